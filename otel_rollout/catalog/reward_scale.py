@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
@@ -34,26 +33,21 @@ class Scale(NamedTuple):
         return (reward - self.lowest) / self.size
 
     def zero_variance(self, rewards: Sequence[float]) -> str | None:
-        """Return the end of the scale that rewards are at if all are the same; None if they are not."""
+        """Return the end of the scale, or `other`, that rewards are at if all are the same; None if they are not."""
         lowest, highest = min(rewards), max(rewards)
         if not is_same_reward(lowest, highest):
             return None
-        # Rewards that differ by rounding are at the better end.
-        return "best" if self.end_of(highest) == "best" else self.end_of(lowest)
+        if is_same_reward(self.lowest, self.highest):
+            return "best" if highest > 0 else "worst"
+        if highest > self.highest or is_same_reward(highest, self.highest):
+            return "best"
+        return "worst" if lowest < self.lowest or is_same_reward(lowest, self.lowest) else "other"
 
     def is_solved(self, reward: float) -> bool:
         """Return True for a reward in the upper half; for one above 0 if all rewards are the same."""
         if is_same_reward(self.lowest, self.highest):
             return reward > 0
         return reward > self.middle and not is_same_reward(reward, self.middle)
-
-    def end_of(self, reward: float) -> str:
-        """Return the end of the scale that a reward is at: `best`, `worst`, or `other`."""
-        if is_same_reward(self.lowest, self.highest):
-            return "best" if reward > 0 else "worst"
-        if reward > self.highest or is_same_reward(reward, self.highest):
-            return "best"
-        return "worst" if reward < self.lowest or is_same_reward(reward, self.lowest) else "other"
 
 
 def scale_of(ranges: Iterable[tuple[float | None, float | None]]) -> Scale | None:
@@ -70,9 +64,3 @@ def scale_of(ranges: Iterable[tuple[float | None, float | None]]) -> Scale | Non
     # A single step that fails is no outlier if all others are solved.
     ends = ((lows[out], highs[-1 - out]), (lows[0], highs[-1 - out]), (lows[0], highs[-1]))
     return Scale(*next((each for each in ends if each[0] < each[1]), ends[-1]))
-
-
-def useful_scale(ranges: Iterable[tuple[float | None, float | None]]) -> Scale | None:
-    """Return the scale of a run, or None if all rewards are the same, or their distance is no number."""
-    found = scale_of(ranges)
-    return found if found is not None and 0 < found.size < math.inf else None

@@ -269,15 +269,15 @@ class Run:
         self._catalog.infer(OF_IDS, (json_list(_spread(inferred, MAX_INFERRED)),))
         lost: dict[object, Counter[str]] = {}
         losses = self.losses()
-        known = self.steps() if losses else []
+        steps_of_all = self.steps() if losses else []
         for each in losses:
-            if (home := _home_of(each, known)) is not None:
+            if (home := _home_of(each, steps_of_all)) is not None:
                 lost.setdefault(home.identity, Counter())[each.loss.reason] += each.spans
         judged = []
         for step in steps:
             signals, looked_at, two_sides = self._catalog.ask_step(step, partial(_signals_of, step=step))
-            of_step = replace(step, two_sides=two_sides)
-            judged.append(JudgedStep.of(of_step, signals, looked_at=looked_at, lost=lost.get(step.identity, {})))
+            known = {**vars(step), "two_sides": two_sides, "lost": lost.get(step.identity, {})}
+            judged.append(JudgedStep(**known, signals=signals, looked_at=looked_at))
         return judged
 
     def losses(self) -> list[LostSpans]:

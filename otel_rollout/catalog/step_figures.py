@@ -69,13 +69,11 @@ def prompt_key(summary: TrajectorySummary) -> str | None:
 
 def figures_of_prompts(summaries: Iterable[TrajectorySummary]) -> dict[str, PromptFigures]:
     """Return the figures of each prompt, by its key."""
-    found: dict[str, list[TrajectorySummary]] = {}
+    found: dict[str, list[TrajectorySummary]] = defaultdict(list)
     for each in summaries:
-        key = prompt_key(each)
-        if key is not None:
-            found.setdefault(key, []).append(each)
-    kept = sorted(found)[:MAX_PROMPTS]
-    return {key: _of_prompt(found[key]) for key in kept}
+        if (key := prompt_key(each)) is not None:
+            found[key].append(each)
+    return {key: _of_prompt(found[key]) for key in sorted(found)[:MAX_PROMPTS]}
 
 
 def _of_prompt(rollouts: Sequence[TrajectorySummary]) -> PromptFigures:

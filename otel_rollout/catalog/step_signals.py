@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import Final
 
 from otel_rollout.catalog.columns import figure
 from otel_rollout.catalog.failure_class import BLAMES, ENVIRONMENT, failure_class, is_worst, survived_failures
@@ -86,12 +86,6 @@ class JudgedStep(StepSummary):
     signals: StepSignals
     looked_at: int
     lost: Mapping[str, int] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, step: StepSummary, signals: StepSignals, **more: Any) -> JudgedStep:
-        """Return a step with these signs; all of its trajectories were looked at by default."""
-        known = {each.name: getattr(step, each.name) for each in fields(StepSummary)}
-        return cls(**known, signals=signals, **{"looked_at": step.trajectories, **more})
 
 
 def signals_of(summaries: Sequence[TrajectorySummary]) -> StepSignals:

@@ -73,7 +73,10 @@ class MadeRun:
 
     def judged(self, steps: Sequence[StepSummary]) -> list[JudgedStep]:
         """Return steps with their signs of trouble."""
-        return [JudgedStep.of(each, signals_of(self.summaries(each))) for each in steps]
+        return [
+            JudgedStep(**vars(each), signals=signals_of(self.summaries(each)), looked_at=each.trajectories)
+            for each in steps
+        ]
 
 
 def made_run(data: int, seed: int, shape: Shape | None = None, first_prompt: int = 0) -> list[TrajectorySummary]:

@@ -62,7 +62,7 @@ def summarise(trajectories: list[TrajectorySummary]) -> JudgedStep:
     """Return the summary of one step with its signs of trouble."""
     with closing(catalog_of(trajectories)) as connection:
         (step,) = steps_of(connection)
-    return JudgedStep.of(step, signals_of(trajectories))
+    return JudgedStep(**vars(step), signals=signals_of(trajectories), looked_at=step.trajectories)
 
 
 def diagnosed(steps: list[list[TrajectorySummary]], **options: Any) -> Diagnosis:

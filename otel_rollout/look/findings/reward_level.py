@@ -6,7 +6,8 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from otel_rollout.catalog.reward_scale import Scale, useful_scale
+from otel_rollout.catalog import reward_scale
+from otel_rollout.catalog.reward_scale import Scale
 from otel_rollout.catalog.step_signals import JudgedStep
 from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.facts.amounts import error_of_mean, mean_of
@@ -31,7 +32,8 @@ _SOLVED: Final = 0.5
 
 def scale_of(steps: Sequence[StepSummary]) -> Scale | None:
     """Return the scale of the rewards of a run's steps; None if there is none, or all rewards are one."""
-    return useful_scale((step.reward_lowest, step.reward_highest) for step in steps)
+    found = reward_scale.scale_of((step.reward_lowest, step.reward_highest) for step in steps)
+    return found if found is not None and 0 < found.size < math.inf else None
 
 
 def reward_change(before: Sequence[JudgedStep], after: Sequence[JudgedStep]) -> tuple[float, float, bool]:
