@@ -20,13 +20,13 @@ from pathlib import Path
 from otel_rollout import read_trajectories
 from otel_rollout.folder import ReadProblem
 
-PROGRAM = Path(__file__).parents[1] / "trace_folder" / "programs" / "write_until_killed.py"
+PROGRAM = [sys.executable, "-m", "tests.trace_folder.programs.write_until_killed"]
 TORN = {"torn frame"}
 
 
 def kill_one(folder: Path, seconds: float) -> set[str]:
     """Have a process write, kill it so many seconds after its first report, and return the spans that it reported."""
-    with subprocess.Popen([sys.executable, PROGRAM, folder], stdout=subprocess.PIPE) as process:
+    with subprocess.Popen([*PROGRAM, folder], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         reported = [process.stdout.readline()]
         time.sleep(seconds)

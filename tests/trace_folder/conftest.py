@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 
 from otel_rollout.folder.folder_writer import FolderWriter
-
-# Helpers that no installed package holds.
-sys.path.append(str(Path(__file__).resolve().parent))
 
 
 @pytest.fixture

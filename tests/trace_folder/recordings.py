@@ -15,7 +15,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
 from otel_rollout import semconv
-from otel_rollout.folder import seal_of
+from otel_rollout.folder import bundle_folder, index_path, seal_of
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.otlp import encode_spans, json_of_request
 
@@ -43,7 +43,7 @@ def make_span(
     number: int,
     trace_id: int,
     *,
-    parent: int | None = 1,
+    parent: int | SpanContext | None = 1,
     attributes: dict[str, Any] | None = None,
     error: str | None = None,
     seconds: tuple[float, float] = (0.0, 1.0),
@@ -58,7 +58,7 @@ def make_span(
     return ReadableSpan(
         name,
         context=context(number),
-        parent=None if parent is None else context(parent),
+        parent=context(parent) if isinstance(parent, int) else parent,
         resource=resource_of(run_id),
         attributes=attributes,
         events=events,
@@ -159,3 +159,15 @@ def write_lines(path: Path, *lines: list[ReadableSpan]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab") as file:
         file.writelines(json_line(spans) + b"\n" for spans in lines)
+
+
+def data_file(folder: Path, step: int) -> Path:
+    """Return the only file of trajectories of a step's bundle."""
+    [path] = folder.glob(f"{bundle_folder(step, validate=False)}/*.otlp.zst")
+    return path
+
+
+def index_file(folder: Path, step: int) -> Path:
+    """Return its index, opened."""
+    open_indexes(folder)
+    return index_path(data_file(folder, step))

@@ -8,7 +8,6 @@ from collections import Counter
 
 import pytest
 from opentelemetry.trace import SpanContext, TraceFlags
-from writing import contents, count_spans, ids, make_span, place, random_id, spans_in, trajectory
 
 from otel_rollout import read_trajectories
 from otel_rollout.files import is_being_written
@@ -21,6 +20,7 @@ from otel_rollout.folder import (
     step_files,
 )
 from otel_rollout.folder.folder_writer import FolderWriter
+from tests.trace_folder.writing import contents, count_spans, ids, make_span, place, random_id, spans_in, trajectory
 
 
 class TestPlaces:

@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from writing import contents, count_spans, ids, make_span, place, spans_in, trajectory
 
 from otel_rollout.files import is_being_written
 from otel_rollout.folder import read_frame, read_index, scan_frames
 from otel_rollout.folder.folder_writer import FolderWriter
 from tests.fuzz.kills import main as run_kills
+from tests.trace_folder.writing import contents, count_spans, ids, make_span, place, spans_in, trajectory
 
 
 class TestRemoved:

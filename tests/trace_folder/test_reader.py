@@ -15,8 +15,25 @@ from otel_rollout.folder import stored_file
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.otlp import encode_spans
 
-from .read_folders import data_file, index_file, names, record, tags
-from .recordings import make_span, make_trajectory, trace_id_of, write_frames, write_lines
+from .recordings import (
+    data_file,
+    index_file,
+    make_span,
+    make_trajectory,
+    trace_id_of,
+    write_folder,
+    write_frames,
+    write_lines,
+)
+
+
+def tags(trajectories):
+    return [(each.step, each.sample_index, each.rollout_n) for each in trajectories]
+
+
+def names(trajectory):
+    return [span.name for span in trajectory.spans]
+
 
 HARM = {
     "a line is missing": lambda lines: lines[:4] + lines[5:],
@@ -42,8 +59,8 @@ class TestOneStep:
         trajectories = [
             make_trajectory(step, n, reward=n, payload=f'"{"x" * n * 99}"') for n in range(3) for step in (6, 7, 8)
         ]
-        record(folder, *trajectories)
-        record(folder, *(make_trajectory(102, n) for n in range(2)))
+        write_folder(folder, *trajectories)
+        write_folder(folder, *(make_trajectory(102, n) for n in range(2)))
         index, problems = index_file(folder, 6), []
         lines = index.read_bytes().splitlines(keepends=True)
         index.write_bytes(index_file(folder, 102).read_bytes() if harm is None else b"".join(harm(lines)))
@@ -58,7 +75,7 @@ class TestOrder:
 
     def test_steps_come_in_order(self, folder):
         """Steps are in the order of their numbers, validation after its step, what has no step last."""
-        record(
+        write_folder(
             folder,
             make_trajectory(None, "x"),
             make_trajectory(10),
@@ -76,13 +93,13 @@ class TestOrder:
 
     def test_the_files_of_several_workers_are_one_folder(self, folder):
         """What many processes wrote of a step comes together, and with rotated files of one process."""
-        record(folder, make_trajectory(1, 0), make_trajectory(2, 0))
-        record(folder, make_trajectory(1, 1))
+        write_folder(folder, make_trajectory(1, 0), make_trajectory(2, 0))
+        write_folder(folder, make_trajectory(1, 1))
         assert sorted(tags(read_trajectories(folder))) == [(1, 0, 0), (1, 1, 0), (2, 0, 0)]
 
     def test_reading_is_lazy(self, folder):
         """Nothing of a later bundle is looked at before it is its turn: removing it meanwhile does no harm."""
-        record(folder, make_trajectory(1), make_trajectory(102))
+        write_folder(folder, make_trajectory(1), make_trajectory(102))
         trajectories = read_trajectories(folder)
         assert next(trajectories).step == 1
         data_file(folder, 102).unlink()
@@ -91,7 +108,7 @@ class TestOrder:
     def test_memory_does_not_grow_with_the_folder(self, folder):
         """Reading twenty trajectories takes no more memory than reading one, and listing them hardly any."""
         payload = '"' + "x" * 200_000 + '"'
-        record(folder, *(make_trajectory(step // 4 * 100, step, payload=payload) for step in range(20)))
+        write_folder(folder, *(make_trajectory(step // 4 * 100, step, payload=payload) for step in range(20)))
 
         def peak(trajectories, look):
             tracemalloc.reset_peak()
@@ -117,7 +134,7 @@ class TestFilters:
     @pytest.fixture
     def recorded(self, folder):
         """Six trajectories that differ."""
-        record(
+        write_folder(
             folder,
             make_trajectory(1, 0, 0, reward=0.0),
             make_trajectory(1, 0, 1, reward=1.0),
@@ -187,16 +204,16 @@ class TestPlaces:
 
     def test_a_step_can_be_read_by_itself(self, folder):
         """A step's folder, or one above several trace folders, can be read like a trace folder."""
-        record(folder / "a", make_trajectory(1))
-        record(folder / "b", make_trajectory(2))
+        write_folder(folder / "a", make_trajectory(1))
+        write_folder(folder / "b", make_trajectory(2))
         assert tags(read_trajectories(folder / "b" / "steps=000000-000099")) == [(2, 0, 0)]
         assert tags(read_trajectories(folder)) == [(1, 0, 0), (2, 0, 0)]
 
     def test_names_that_begin_like_a_step(self, folder):
         """What is called almost like a step's folder is no step: its lines say themselves of which step they are."""
         write_lines(folder / "step=7-export.jsonl", make_trajectory(12, 0))
-        record(folder / "step=final", make_trajectory(12, 1), make_trajectory(2, 1))
-        record(folder, make_trajectory(12, 2), make_trajectory(-12, 2))
+        write_folder(folder / "step=final", make_trajectory(12, 1), make_trajectory(2, 1))
+        write_folder(folder, make_trajectory(12, 2), make_trajectory(-12, 2))
         assert sorted(tags(read_trajectories(folder, step=12))) == [(12, 0, 0), (12, 1, 0), (12, 2, 0)]
         assert tags(read_trajectories(folder, step=-12)) == [(-12, 2, 0)]
 
@@ -244,7 +261,7 @@ class TestPlaces:
 
     def test_nothing_of_a_step_is_no_error(self, folder):
         """A folder with other steps is a trace folder, with nothing to give."""
-        record(folder, make_trajectory(1))
+        write_folder(folder, make_trajectory(1))
         assert list(read_trajectories(folder, step=2)) == []
 
 
@@ -253,7 +270,7 @@ class TestRunning:
 
     def test_a_running_trajectory_has_no_root(self, folder):
         """What has not ended is found with the spans so far, in its step's place."""
-        record(folder, make_trajectory(1), make_trajectory(3))
+        write_folder(folder, make_trajectory(1), make_trajectory(3))
         writer = FolderWriter(folder)
         writer.write(make_trajectory(2, 5)[:2])
         running = list(read_trajectories(folder))
@@ -306,7 +323,7 @@ class TestRunning:
 
     def test_foreign_spans_in_a_journal_find_their_trajectory(self, folder):
         """Spans of other instrumentations carry no tags: they belong to the step of their trace all the same."""
-        record(folder, make_trajectory(1), make_trajectory(2))
+        write_folder(folder, make_trajectory(1), make_trajectory(2))
         foreign = make_span("GET /", 9, trace_id_of(2, 0, 0))
         write_frames(folder / "open" / "host-7-abcd.otlp.zst", [foreign])
         for found in (list(read_trajectories(folder)), [None, *read_trajectories(folder, step=2)]):
@@ -316,7 +333,7 @@ class TestRunning:
     def test_spans_in_journal_and_frame_have_their_size_once(self, folder):
         """While a folder grows its sizes don't count what a journal still has."""
         spans = make_trajectory(1)
-        record(folder, spans)
+        write_folder(folder, spans)
         [alone] = read_trajectories(folder)
         size = alone.size_bytes
         write_frames(folder / "open" / "host-7-abcd.otlp.zst", spans[:1], spans[1:2])
@@ -326,7 +343,7 @@ class TestRunning:
     def test_late_spans_beside_a_copy_count(self, folder):
         """A line of a journal that has a new span beside known ones is read, and its size counts."""
         spans = make_trajectory(1)
-        record(folder, spans)
+        write_folder(folder, spans)
         [alone] = read_trajectories(folder)
         size = alone.size_bytes
         late = make_span("late", 99, spans[0].context.trace_id)
@@ -352,7 +369,7 @@ class TestCopies:
 
     def test_a_copied_file_adds_nothing(self, folder, problems):
         """A trajectory that stands in two files word for word is one, and counted once."""
-        record(folder, make_trajectory(1), make_trajectory(1, 1))
+        write_folder(folder, make_trajectory(1), make_trajectory(1, 1))
         path = data_file(folder, 1)
         path.with_name(f"copy-{path.name}").write_bytes(path.read_bytes())
         found = list(read_trajectories(folder, on_problem=problems.append))
@@ -361,7 +378,7 @@ class TestCopies:
 
     def test_links_lead_nowhere_twice(self, folder, problems):
         """A folder or a file that a link leads to once more is not read again, and a circle ends."""
-        record(folder, make_trajectory(1), make_trajectory(2))
+        write_folder(folder, make_trajectory(1), make_trajectory(2))
         (folder / "again").symlink_to(folder)
         (folder / "steps=000000-000099" / "up").symlink_to(folder.parent)
         (folder / "latest").symlink_to(folder / "steps=000000-000099")
@@ -372,7 +389,7 @@ class TestCopies:
 
     def test_folders_in_folders(self, folder):
         """Their depth does not matter to Python's stack."""
-        record(folder, make_trajectory(1))
+        write_folder(folder, make_trajectory(1))
         (folder / "/".join(["in"] * 400)).mkdir(parents=True)
         limit = sys.getrecursionlimit()
         sys.setrecursionlimit(400)
@@ -383,8 +400,8 @@ class TestCopies:
 
     def test_a_linked_step_is_read(self, folder, tmp_path):
         """An archive elsewhere that is linked into the folder belongs to it."""
-        record(tmp_path / "elsewhere", make_trajectory(102))
-        record(folder, make_trajectory(1))
+        write_folder(tmp_path / "elsewhere", make_trajectory(102))
+        write_folder(folder, make_trajectory(1))
         (folder / "steps=000100-000199").symlink_to(tmp_path / "elsewhere" / "steps=000100-000199")
         assert tags(read_trajectories(folder)) == [(1, 0, 0), (102, 0, 0)]
 
@@ -396,7 +413,7 @@ class TestSeveralLines:
         """A span that ends after its root is part of the same trajectory, which keeps its root last."""
         spans = make_trajectory(1)
         late = make_span("late", 4, trace_id_of(1, 0, 0), attributes=spans[0].attributes, seconds=(0.5, 3.0))
-        record(folder, spans, [late])
+        write_folder(folder, spans, [late])
         [found] = read_trajectories(folder)
         assert names(found) == ["generate", "look_up", "late", "rollout"]
         assert found.span_count == 4
@@ -407,9 +424,9 @@ class TestSeveralLines:
     def test_late_spans_without_a_step_belong_to_their_trajectory(self, folder, filters):
         """After a restart its writer doesn't know the step of a trace any more: readers join it by its id."""
         spans = make_trajectory(7, 3)
-        record(folder, spans, make_trajectory(8))
-        record(folder, [make_span("POST", 77, trace_id_of(7, 3, 0))], [make_span("other", 78, trace_id_of(9, 9, 9))])
-        assert len(list((folder / "no-step").glob("*.zst"))) == 1
+        write_folder(folder, spans, make_trajectory(8))
+        write_folder(folder, *([make_span("POST", sample, trace_id_of(sample, 3, 0))] for sample in (7, 9)))
+        assert len(list((folder / "no-step").glob("*.otlp.zst"))) == 1
         [found] = [each for each in read_trajectories(folder, **filters) if each.step == 7]
         assert found.span_count == len(found.spans) == len(spans) + 1
         assert len([each for each in read_trajectories(folder, **filters) if each.step is None]) == (not filters)
@@ -417,8 +434,8 @@ class TestSeveralLines:
     def test_parts_from_several_processes_are_one_trajectory(self, folder):
         """A trajectory whose ops ran in two processes is given once."""
         spans = make_trajectory(1)
-        record(folder, spans[:1])
-        record(folder, spans[1:])
+        write_folder(folder, spans[:1])
+        write_folder(folder, spans[1:])
         [found] = read_trajectories(folder)
         assert sorted(names(found)) == ["generate", "look_up", "rollout"]
         assert found.status == "completed"

@@ -14,8 +14,8 @@ from otel_rollout import read_trajectories
 from otel_rollout.folder import read_index
 from otel_rollout.folder.folder_writer import FolderWriter
 
-from .read_folders import data_file, index_file, record, tags
-from .recordings import frame, make_trajectory, write_frames, write_lines
+from .recordings import data_file, frame, index_file, make_trajectory, write_folder, write_frames, write_lines
+from .test_reader import tags
 
 
 class TestDamage:
@@ -23,7 +23,7 @@ class TestDamage:
 
     def test_a_torn_last_frame(self, folder, problems):
         """A frame that was not written to its end is left out and told; all others are read."""
-        record(folder, *(make_trajectory(1, sample) for sample in range(3)))
+        write_folder(folder, *(make_trajectory(1, sample) for sample in range(3)))
         path = data_file(folder, 1)
         os.truncate(path, path.stat().st_size - 10)
         assert len(list(read_trajectories(folder, on_problem=problems.append))) == 2
@@ -33,7 +33,7 @@ class TestDamage:
 
     def test_a_frame_cut_off_altogether(self, folder, problems):
         """An index line whose frame never reached the disk is told as well."""
-        record(folder, make_trajectory(1), make_trajectory(1, 1))
+        write_folder(folder, make_trajectory(1), make_trajectory(1, 1))
         first = read_index(index_file(folder, 1))[0]
         os.truncate(data_file(folder, 1), first.length)
         assert tags(read_trajectories(folder, on_problem=problems.append)) == [(1, 0, 0)]
@@ -41,12 +41,12 @@ class TestDamage:
 
     def test_a_file_whose_attributes_are_cached(self, folder, problems, monkeypatch):
         """On a network file system `stat` may give the size of some seconds ago: no frame is torn for that."""
-        record(folder, make_trajectory(1, 0))
+        write_folder(folder, make_trajectory(1, 0))
         path = data_file(folder, 1)
         before = os.stat(path)  # noqa: PTH116 - patched below
         index_file(folder, 1).unlink()
         path.unlink()
-        record(folder, make_trajectory(1, 0), make_trajectory(1, 1))
+        write_folder(folder, make_trajectory(1, 0), make_trajectory(1, 1))
         genuine, path = os.stat, data_file(folder, 1)
         monkeypatch.setattr(
             os, "stat", lambda file, **given: before if str(file) == str(path) else genuine(file, **given)
@@ -122,7 +122,7 @@ class TestDamage:
     @pytest.mark.parametrize("kind", ["pipe", "device", "loop"])
     def test_what_is_no_file(self, folder, problems, kind):
         """What is named like a file of ours and is none is told; nobody waits for it."""
-        record(folder, make_trajectory(1))
+        write_folder(folder, make_trajectory(1))
         path = folder / "steps=000000-000099" / "host-9-0009.jsonl"
         if kind == "pipe":
             os.mkfifo(path)

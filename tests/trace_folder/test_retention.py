@@ -8,11 +8,11 @@ import threading
 import time
 
 import pytest
-from writing import contents, ids, trajectory
 
 from otel_rollout.files import exclusive_lock
 from otel_rollout.folder import AppendFile, FolderBound, bundle_folder
 from otel_rollout.folder.folder_writer import FolderWriter
+from tests.trace_folder.writing import contents, ids, trajectory
 
 
 @pytest.fixture

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from otel_rollout.folder import OpDurations, RunningFile, running_file
 from otel_rollout.record import OpenOp, OpenTrajectory
-from tests.trace_folder.writing import START, make_span, random_id
+from tests.trace_folder.recordings import START
+from tests.trace_folder.writing import make_span, random_id
 
 WORKER = "host-1-abcd"
 

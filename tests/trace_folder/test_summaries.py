@@ -18,8 +18,7 @@ from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.look import trace_events
 from tests.fuzz.folder_mutations import HOSTILE_VALUES
 
-from .read_folders import record
-from .recordings import make_span, make_trajectory, trace_id_of
+from .recordings import make_span, make_trajectory, open_indexes, trace_id_of, write_folder
 
 HOSTILE = (
     *(each for each in HOSTILE_VALUES if not isinstance(each, int) or abs(each) < 2**64),
@@ -47,7 +46,7 @@ class TestRecordedTrajectory:
     def test_it_comes_from_the_index(self, tmp_path):
         """It equals that of the spans, and no spans are read."""
         spans = make_trajectory(7, 3, 1, payload="[1]")
-        record(tmp_path, spans[:1], spans[1:])
+        write_folder(tmp_path, spans[:1], spans[1:])
         [found] = read_trajectories(tmp_path)
         with mock.patch.object(StoredFile, "read_spans", side_effect=AssertionError):
             summary = found.summary
@@ -77,8 +76,8 @@ class TestRecordedTrajectory:
     )
     def test_a_line_of_another_form(self, tmp_path, changes):
         """All is from the spans, whatever a program wrote with a valid checksum."""
-        record(tmp_path, make_trajectory())
-        [index] = tmp_path.rglob("*.index.jsonl")
+        write_folder(tmp_path, make_trajectory())
+        [index] = open_indexes(tmp_path)
         line = {**orjson.loads(index.read_bytes()), **changes}
         line = {name: line[name] for name in line if name != "crc32" and line[name] is not None}
         start = orjson.dumps(line)[:-1]
@@ -90,8 +89,8 @@ class TestRecordedTrajectory:
     def test_any_value_of_a_column(self, tmp_path):
         """A figure is one that spans can have, else that of the spans; no other one changes with it."""
         spans = make_trajectory()
-        record(tmp_path, spans)
-        [index] = tmp_path.rglob("*.index.jsonl")
+        write_folder(tmp_path, spans)
+        [index] = open_indexes(tmp_path)
         entry = orjson.loads(index.read_bytes())
         del entry["crc32"]
         sound = fields_of(summarise_trajectory(spans))
@@ -111,7 +110,7 @@ class TestRecordedTrajectory:
         """What `annotate` says after the end is merged by the lines of the index; its own time is no reward's."""
         spans = make_trajectory(reward=0.25)
         late = [late_span(9 + at, (2 + at, 2.00005 + at), reward=0.5, fate="stale") for at in range(2)]
-        record(tmp_path, spans, *([each] for each in late))
+        write_folder(tmp_path, spans, *([each] for each in late))
         [found] = read_trajectories(tmp_path)
         with mock.patch.object(StoredFile, "read_spans", side_effect=AssertionError):
             summary = found.summary
@@ -130,7 +129,7 @@ class TestRecordedTrajectory:
         ]
         spans = make_trajectory(reward=0.25)
         first = spans if in_line_of_root is None else [*spans[:-1], late[in_line_of_root], spans[-1]]
-        record(tmp_path, first, *([late[at]] for at in order if at != in_line_of_root))
+        write_folder(tmp_path, first, *([late[at]] for at in order if at != in_line_of_root))
         [found] = read_trajectories(tmp_path)
         assert (found.reward, found.summary.reward) == (0.75, 0.75)
         assert summarise_trajectory([*(late[at] for at in order), *spans]).reward == 0.75
@@ -138,7 +137,7 @@ class TestRecordedTrajectory:
     def test_an_attribute_with_the_name_of_a_column(self, tmp_path):
         """It stays an attribute of the root."""
         given = {"x": 1, "service_name": "mine", "facts": 2}
-        record(tmp_path, make_trajectory(**given))
+        write_folder(tmp_path, make_trajectory(**given))
         [found] = read_trajectories(tmp_path)
         assert {key: found.attributes[key] for key in given} == given
         assert found.summary.service_name == "p"

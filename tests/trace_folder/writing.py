@@ -9,31 +9,18 @@ from pathlib import Path
 
 import zstandard
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
-from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.trace import SpanContext, TraceFlags
 
-RESOURCE = Resource({"service.name": "test", "rollout.project_name": "project", "rollout.run_id": "run"})
-SCOPE = InstrumentationScope("otel_rollout", "1")
-START = 1_700_000_000_000_000_000
+from tests.trace_folder import recordings
 
 
 def random_id(size):
     return int.from_bytes(os.urandom(size), "big") | 1
 
 
-def make_span(trace_id, parent=None, *, span_id=None, name="op", start=START, attributes=None):
-    return ReadableSpan(
-        name,
-        SpanContext(trace_id, span_id or random_id(8), False, TraceFlags(1)),
-        parent=parent,
-        resource=RESOURCE,
-        instrumentation_scope=SCOPE,
-        attributes=attributes,
-        start_time=start,
-        end_time=start + 1_000_000,
-    )
+def make_span(trace_id, parent=None, *, name="op", start=0.0, attributes=None):
+    """A span whose id is of chance."""
+    seconds = (start, 1.0)
+    return recordings.make_span(name, random_id(8), trace_id, parent=parent, attributes=attributes, seconds=seconds)
 
 
 def trajectory(children=3, *, step=7, sample_index=0, rollout_n=0, validate=False, payload=100):
@@ -47,20 +34,21 @@ def trajectory(children=3, *, step=7, sample_index=0, rollout_n=0, validate=Fals
     }
     if step is not None:
         tags["rollout.step"] = step
-    root = SpanContext(trace_id, random_id(8), False, TraceFlags(1))
-    spans = [
-        make_span(
-            trace_id,
-            root,
-            name=f"op {number}",
-            start=START + number,
-            attributes={**tags, "input.value": json.dumps([os.urandom(payload // 2).hex()])},
-        )
-        for number in range(children)
-    ]
     ended = {**tags, "rollout.status": "completed", "rollout.reward": 0.5}
-    spans.append(make_span(trace_id, span_id=root.span_id, name="trajectory", attributes=ended))
-    return spans
+    root = make_span(trace_id, name="trajectory", attributes=ended)
+    return [
+        *(
+            make_span(
+                trace_id,
+                root.context,
+                name=f"op {number}",
+                start=number / 1e6,
+                attributes={**tags, "input.value": json.dumps([os.urandom(payload // 2).hex()])},
+            )
+            for number in range(children)
+        ),
+        root,
+    ]
 
 
 def ids(spans):

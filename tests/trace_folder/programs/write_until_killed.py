@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
-
-sys.path.append(str(Path(__file__).resolve().parent.parent))
-
-from writing import ids, trajectory
 
 from otel_rollout.folder.folder_writer import FolderWriter
+from tests.trace_folder.writing import ids, trajectory
 
 writer = FolderWriter(sys.argv[1])
 while True:
