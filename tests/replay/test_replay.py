@@ -43,41 +43,6 @@ class Refusing(Memory):
         return outcome
 
 
-def records(exporter):
-    return sorted(exporter.as_dicts(), key=lambda record: record["span_id"])
-
-
-class TestSpans:
-    """The spans are those that were recorded."""
-
-    def test_are_the_same_as_live(self, record, replayed):
-        """Every field of every span is what a live exporter got: ids, times, attributes, events, status, resource."""
-        live, again = InMemorySpanExporter(), Memory()
-        folder = record(live)
-
-        done = replayed(folder, again)
-
-        assert records(again) == records(live)
-        assert {tuple(span.resource.attributes.items()) for span in again.spans} == {
-            tuple(span.resource.attributes.items()) for span in live.spans
-        }
-        assert {span.instrumentation_scope for span in again.spans} == {
-            span.instrumentation_scope for span in live.spans
-        }
-        assert (done.report.delivered, done.report.spans) == (5, 15)
-        assert done.report.is_whole
-
-    def test_filters_choose(self, record, replayed, memory):
-        """Only what the filters let through is sent, and only that is remembered."""
-        folder = record()
-
-        first = replayed(folder, memory, filters={"step": 2, "validate": False})
-        second = replayed(folder, memory)
-
-        assert (first.report.delivered, second.report.delivered, second.report.skipped) == (2, 3, 2)
-        assert {span.attributes["rollout.step"] for span in memory.spans[:6]} == {2}
-
-
 class TestBatches:
     """How spans are put together."""
 
@@ -113,18 +78,6 @@ class TestBatches:
 
 class TestMemory:
     """What was delivered is not sent again."""
-
-    def test_a_second_replay_sends_nothing(self, record, replayed):
-        """Not one request goes out."""
-        exporter = Refusing(lambda spans: None)
-        folder = record()
-        replayed(folder, exporter)
-        exporter.batches.clear()
-
-        done = replayed(folder, exporter)
-
-        assert exporter.batches == []
-        assert (done.report.delivered, done.report.skipped, done.report.is_whole) == (0, 5, True)
 
     def test_what_grew_is_sent_again(self, record, replayed, memory):
         """A trajectory that has got more spans since is another one than the one that was delivered."""
@@ -212,28 +165,6 @@ class TestFailures:
 
         assert (done.report.delivered, done.report.undelivered) == (0, 5)
         assert done.report.lost["shutdown"] > 0
-
-    def test_credentials_that_are_refused_end_it(self, record, replayed):
-        """Nothing is tried again while somebody has to mend the settings; all that is left is counted."""
-        exporter = Refusing(lambda spans: Outcome(Verdict.CONFIGURATION_ERROR, "HTTP 401"))
-
-        done = replayed(record(), exporter, settings=resolve_settings({"max_batch_spans": 3}))
-
-        assert len(exporter.batches) == 1
-        assert (done.report.undelivered, done.report.untried, dict(done.report.lost)) == (
-            1,
-            4,
-            {"configuration_error": 3},
-        )
-
-    def test_a_backend_that_is_away_is_given_up(self, record, replayed):
-        """After the time that it has, the rest is left for the next replay."""
-        exporter = Refusing(lambda spans: Outcome(Verdict.RETRY, "connection refused"))
-
-        done = replayed(record(), exporter, patience=0.2, settings=resolve_settings({"max_batch_spans": 3}))
-
-        assert (done.report.delivered, done.report.undelivered, done.report.untried) == (0, 1, 4)
-        assert dict(done.report.lost) == {"shutdown": 3}
 
     def test_a_backend_that_was_given_up_is_left_alone(self, record, replayed):
         """After a trajectory that was given up, nothing is asked of the exporter but its shutdown."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from otel_rollout.errors import ConfigurationError, NoTracesError
+from otel_rollout.errors import ConfigurationError
 
 
 class TestRequests:
@@ -27,21 +27,9 @@ class TestRequests:
         with pytest.raises(ConfigurationError, match=r"replay it to another folder"):
             replayed(folder / source, "file")
 
-    def test_a_folder_that_is_not_there(self, replayed, memory, tmp_path):
-        """A name that is spelt wrong is told from a folder that has nothing left."""
-        with pytest.raises(NoTracesError):
-            replayed(tmp_path / "nowhere", memory)
-
     def test_remove_is_for_spools(self, record, replayed, memory):
         """An archive is never removed."""
         folder = record()
 
         with pytest.raises(ConfigurationError, match=r"--remove empties a spool: .* is a trace folder"):
             replayed(folder, memory, is_removing=True)
-
-    def test_filters_that_nothing_agrees_with(self, record, replayed, memory):
-        """It is said that there is no such trajectory, so that a slip is not taken for a replay."""
-        folder = record()
-
-        assert f"no trajectory in {folder} matches" in replayed(folder, memory, filters={"step": 99}).notes
-        assert replayed(folder, memory, filters={"step": 1}).notes == []

@@ -14,18 +14,6 @@ from tests.trace_folder.recordings import write_folder
 class TestUnfinished:
     """Trajectories without a root."""
 
-    def test_those_of_a_process_that_is_gone_are_sent(self, record, replayed, memory, tmp_path):
-        """What a crash has left is sent as it is, and said to be without a root."""
-        live = InMemorySpanExporter()
-        record(live, steps=(1,), samples=1, folder=tmp_path / "other")
-        folder = tmp_path / "crashed"
-        write_folder(folder, [span for span in live.spans if span.parent is not None])
-
-        done = replayed(folder, memory)
-
-        assert (done.report.delivered, len(memory.spans)) == (2, 4)
-        assert "2 without a root: their process ended before they did, or delivered it" in done.notes
-
     def test_those_that_are_running_are_left_for_later(self, replayed, memory, tmp_path, project):
         """What a running process has in its journal is about to be written to its place: the next replay takes it."""
         folder = tmp_path / "running"
