@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans as stock_encode_spans
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
-from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, TracerProvider
+from opentelemetry.sdk.trace import SpanLimits, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
@@ -24,9 +23,8 @@ from opentelemetry.trace import (
 )
 
 from otel_rollout.otlp import encode_spans
-from tests.trace_folder.test_otlp import spans
+from tests.trace_folder.test_otlp import RESOURCE, make_span, spans
 
-RESOURCE = Resource({"service.name": "test", "numbers": (1, 2)}, schema_url="https://schema.example/1")
 REMOTE = SpanContext(2**127 + 5, 2**63 + 7, True, TraceFlags(1), TraceState([("vendor", "value")]))
 
 
@@ -72,19 +70,6 @@ def tracing():
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     yield SimpleNamespace(provider=provider, tracer=provider.get_tracer("scope", "1.0"), exporter=exporter)
     provider.shutdown()
-
-
-def finished(attributes, scope=None):
-    """Return a span that has these attributes, unchecked by the SDK."""
-    return ReadableSpan(
-        "op",
-        SpanContext(1, 2, False, TraceFlags(1)),
-        resource=RESOURCE,
-        attributes=attributes,
-        start_time=1,
-        end_time=2,
-        instrumentation_scope=scope,
-    )
 
 
 class TestEquality:
@@ -144,7 +129,7 @@ class TestBeyondTheSdk:
     @pytest.mark.parametrize("key", ["key", "\ud800"])
     def test_lone_surrogates_become_question_marks(self, key):
         """Text that UTF-8 can't hold arrives with a mark in its place, in every field."""
-        span = finished({key: "a\udfffb"})
+        span = make_span({key: "a\udfffb"})
         span._name = "op\ud800"
         message = parsed([span]).resource_spans[0].scope_spans[0].spans[0]
         assert message.name == "op?"
@@ -153,7 +138,7 @@ class TestBeyondTheSdk:
 
     def test_a_value_of_no_known_type_becomes_text(self):
         """Anything else arrives as its text."""
-        message = parsed([finished({"key": 1j})]).resource_spans[0].scope_spans[0].spans[0]
+        message = parsed([make_span({"key": 1j})]).resource_spans[0].scope_spans[0].spans[0]
         assert message.attributes[0].value.string_value == "1j"
 
     @pytest.mark.parametrize(
@@ -167,19 +152,19 @@ class TestBeyondTheSdk:
     )
     def test_nothing_inside_a_value_is_an_empty_value(self, value, expected):
         """None in a list or a mapping keeps its place; the encoder of older SDKs drops the whole attribute."""
-        message = parsed([finished({"key": value})]).resource_spans[0].scope_spans[0].spans[0]
+        message = parsed([make_span({"key": value})]).resource_spans[0].scope_spans[0].spans[0]
         assert message.attributes[0].value == AnyValue(**expected)
 
     def test_keys_that_are_no_texts_become_texts(self):
         """A number as a key inside a value arrives as its text."""
-        message = parsed([finished({"key": {1: "a"}})]).resource_spans[0].scope_spans[0].spans[0]
+        message = parsed([make_span({"key": {1: "a"}})]).resource_spans[0].scope_spans[0].spans[0]
         assert message.attributes[0].value.kvlist_value.values[0].key == "1"
 
     def test_a_scope_that_is_replaced_is_not_mixed_up(self):
         """Scopes are told apart even where one is made after another is gone."""
         names = []
         for name in ("first", "second", "third"):
-            span = finished({}, InstrumentationScope(name))
+            span = make_span({}, scope=InstrumentationScope(name))
             names.append(parsed([span]).resource_spans[0].scope_spans[0].scope.name)
             del span
         assert names == ["first", "second", "third"]
@@ -190,7 +175,7 @@ class TestInPlace:
 
     def test_encoding_takes_no_more_memory_than_two_copies(self):
         """The peak while a payload is encoded stays near two copies of it."""
-        span = finished({"input.value": "x" * 4_000_000})
+        span = make_span({"input.value": "x" * 4_000_000})
         encode_spans([span])
         tracemalloc.start()
         try:

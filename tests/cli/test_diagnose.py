@@ -118,11 +118,6 @@ class TestExitCode:
             diagnose(capsys, tmp_path, "--threshold", value)
         assert raised.value.code == 2
 
-    def test_is_2_without_a_folder(self, capsys, tmp_path):
-        """One line says that there is none."""
-        code, _, err = diagnose(capsys, tmp_path / "none")
-        assert (code, "there is no trace folder" in err) == (2, True)
-
 
 class TestText:
     """What is printed."""

@@ -408,12 +408,6 @@ class TestTrouble:
         assert (code, lines) == (0, [])
         assert str(folder) in error
 
-    def test_a_folder_that_is_not_there(self, tmp_path, capsys):
-        """A wrong path is an error on one line that names it."""
-        code, lines, error = run(capsys, tmp_path / "nowhere")
-        assert (code, lines) == (2, [])
-        assert error == f"otel-rollout ls: there is no trace folder {tmp_path / 'nowhere'}\n"
-
     def test_a_file(self, folder, tmp_path, capsys):
         """A file of OTLP JSON is listed alone, under any name, as is one of a trace folder's."""
         write_lines(tmp_path / "otlp.json", make_trajectory(3, 1))

@@ -16,6 +16,14 @@ from otel_rollout.cli.main import main
 COMMANDS = ["", *command_line.COMMANDS]
 
 
+def help_of(capsys, command):
+    """Return what `--help` prints."""
+    with pytest.raises(SystemExit) as ended:
+        main([*command.split(), "--help"])
+    assert ended.value.code == 0
+    return capsys.readouterr().out
+
+
 class TestMain:
     """What stands before a command."""
 
@@ -27,29 +35,18 @@ class TestMain:
         assert "demo" in shown
         assert "130" in shown
 
-    @pytest.mark.parametrize("arguments", [["--help"], ["demo", "--help"]])
-    def test_help_is_a_success(self, capsys, arguments):
-        """`--help` prints and exits with 0."""
-        with pytest.raises(SystemExit) as ended:
-            main(arguments)
-        assert ended.value.code == 0
-        assert "usage: otel-rollout" in capsys.readouterr().out
-
     @pytest.mark.parametrize("command", COMMANDS)
     def test_help_fits_80_columns(self, capsys, monkeypatch, command):
         """No line of any help is broken by a terminal of the usual width, and no word within it."""
         monkeypatch.setenv("COLUMNS", "80")
-        with pytest.raises(SystemExit):
-            main([*command.split(), "--help"])
-        lines = capsys.readouterr().out.splitlines()
+        lines = help_of(capsys, command).splitlines()
+        assert lines[0].startswith("usage: otel-rollout")
         assert [line for line in lines if len(line) > 80 or line.endswith("-")] == []
 
     @pytest.mark.parametrize("command", [command for command in COMMANDS if command])
     def test_help_has_the_exit_codes(self, capsys, command):
         """Every command says what its exit codes mean, in the same words."""
-        with pytest.raises(SystemExit):
-            main([command, "--help"])
-        _, _, codes = capsys.readouterr().out.partition("exit codes:\n")
+        _, _, codes = help_of(capsys, command).partition("exit codes:\n")
         meanings = {line[:5].strip(): line[7:] for line in codes.splitlines()}
         assert {"0", "2", "130", "141"} <= set(meanings) <= {"0", "1", "2", "130", "141"}
         assert meanings["2"] == "the command line, the folder, a setting or an extra needs a change"
@@ -58,9 +55,7 @@ class TestMain:
     def test_each_argument_is_explained(self, capsys, monkeypatch, command):
         """Every argument and option has its line; where a folder stands, files and their default are named alike."""
         monkeypatch.setenv("COLUMNS", "200")
-        with pytest.raises(SystemExit):
-            main([*command.split(), "--help"])
-        shown = capsys.readouterr().out.partition("exit codes:")[0]
+        shown = help_of(capsys, command).partition("exit codes:")[0]
         assert re.findall(r"^  (?:-\S+|[A-Z|]+)(?: [A-Z]\S*)?$\n(?!   )", shown, re.MULTILINE) == []
         for line in re.findall(r"^  (?:DIR|A) +(.*)$", shown, re.MULTILINE):
             assert "(default: OTEL_ROLLOUT_DIR, else rollout-traces)" in line
@@ -71,9 +66,7 @@ class TestMain:
     def test_what_reads_a_folder_takes_an_experiment_and_a_run(self, capsys, monkeypatch, command):
         """The options are the same, and are explained by the same words; so are steps."""
         monkeypatch.setenv("COLUMNS", "200")
-        with pytest.raises(SystemExit):
-            main([command, "--help"])
-        shown = " ".join(capsys.readouterr().out.split())
+        shown = " ".join(help_of(capsys, command).split())
         assert "--experiment NAME an experiment" in shown
         assert "--run ID a run, by its run_id; the beginning will do" in shown
         if "--step" in shown:
@@ -120,6 +113,22 @@ class TestMain:
         with pytest.raises(SystemExit):
             main(arguments)
         assert said in capsys.readouterr().err
+
+    @pytest.mark.parametrize(
+        "line",
+        [
+            *("ls", "show", "stats", "diagnose", "top", "compare X", "view --export OUT"),
+            *("replay --backend console", "export --to parquet OUT"),
+        ],
+    )
+    def test_a_folder_that_is_not_there(self, tmp_path, monkeypatch, capsys, line):
+        """A wrong path is an error on one line that names it, and nothing is made."""
+        monkeypatch.chdir(tmp_path)
+        command, *options = line.split()
+        assert main([command, "X", *options]) == 2
+        shown = capsys.readouterr()
+        assert "there is no trace folder X" in shown.err
+        assert (shown.out, list(tmp_path.iterdir())) == ("", [])
 
     @pytest.mark.parametrize("command", ["ls", "show", "replay"])
     def test_what_excludes_each_other_is_a_usage_error(self, capsys, command):

@@ -171,11 +171,6 @@ class TestOutput:
         assert main(["replay", str(folder)]) == 2
         assert "which backend?" in capsys.readouterr().err
 
-    def test_a_folder_that_is_not_there(self, tmp_path, capsys):
-        """One line on standard error, and the exit code 2."""
-        assert main(["replay", str(tmp_path / "nowhere"), "--backend", "otlp"]) == 2
-        assert "there is no trace folder" in capsys.readouterr().err
-
     def test_a_file(self, tmp_path, capsys):
         """A file in the folder's place is named as one: what was delivered is noted in a folder."""
         (tmp_path / "otlp.jsonl").write_text("{}\n")

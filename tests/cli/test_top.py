@@ -193,11 +193,6 @@ class TestSeveral:
 class TestOtherFolders:
     """Folders that tell nothing of what runs."""
 
-    def test_no_folder(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        """A folder that isn't there is an error."""
-        assert main(["top", str(tmp_path / "none")]) == 2
-        assert "there is no trace folder" in capsys.readouterr().err
-
     def test_a_writer_of_ended_spans(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         """A process that writes ended spans alone, as a receiver does, is named as such."""
         writer = FolderWriter(tmp_path)

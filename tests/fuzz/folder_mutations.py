@@ -17,7 +17,7 @@ import zstandard
 from otel_rollout.folder import frame_of, scan_frames
 from otel_rollout.otlp import json_of_request, varint
 
-__all__ = ["MUTATIONS", "Mutation"]
+__all__ = ["MUTATIONS", "Mutation", "field"]
 
 HOSTILE_NAMES = (
     "\x1b[2J\x1b[31mred.otlp.zst",
@@ -193,7 +193,8 @@ def _no_file(folder: Path, rng: random.Random) -> str:
 IDS = b"\x0a\x10" + b"\x01" * 16 + b"\x12\x08" + b"\x01" * 8
 
 
-def _field(number: int, value: bytes) -> bytes:
+def field(number: int, value: bytes) -> bytes:
+    """Return a field in protobuf."""
     return bytes([number << 3 | 2]) + varint(len(value)) + value
 
 
@@ -207,7 +208,7 @@ def _bomb(folder: Path, rng: random.Random) -> str:
             ("numbers", b'{"resourceSpans":[' + b"1000," * 5_500_000 + b"1]}"),
             ("depth", b"[" * 10_000_000),
             ("resources", b"\x0a\x00" * 10_000_000),
-            ("attributes", _field(1, _field(2, _field(2, IDS + b"\x4a\x00" * 10_000_000)))),
+            ("attributes", field(1, field(2, field(2, IDS + b"\x4a\x00" * 10_000_000)))),
         )
     )
     folder.joinpath("steps=000000-000099").mkdir(exist_ok=True)

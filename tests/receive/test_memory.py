@@ -19,20 +19,11 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 
 from otel_rollout.otlp import TooManySpansError, cut_request, decode_spans, has_too_many_values, split_request
 from otel_rollout.receive import SpanBatch, span_batch
+from tests.fuzz.folder_mutations import field
 from tests.receive.receiving import JSON, PROTOBUF, as_json, ids_of, make_request, make_span, make_trace, stored
 
 MIB = 2**20
 SENDERS = 2
-
-
-def number(value: int) -> bytes:
-    """Return a number in protobuf."""
-    return bytes([value]) if value < 0x80 else bytes([value & 0x7F | 0x80]) + number(value >> 7)
-
-
-def field(place: int, value: bytes) -> bytes:
-    """Return a field in protobuf."""
-    return bytes([place << 3 | 2]) + number(len(value)) + value
 
 
 def tiny_spans(form: str) -> bytes:

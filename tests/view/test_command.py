@@ -253,12 +253,6 @@ class TestOptions:
         address = (tmp_path / "out" / "index.html").as_uri()
         assert address in printed
 
-    def test_an_export_of_nothing_is_an_error(self, tmp_path, capsys):
-        """A folder that isn't there is a sentence, and exit code 2; nothing is written."""
-        assert main(["view", str(tmp_path / "none"), "--export", str(tmp_path / "out")]) == 2
-        assert "there is no trace folder" in capsys.readouterr().err
-        assert list(tmp_path.iterdir()) == []
-
 
 PREFIX = "/user/me/proxy/8642"
 

@@ -12,26 +12,18 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-import zstandard
-from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
-from otel_rollout import init, rollout_trace_attr, rollout_trace_op, shutdown, stats
+from otel_rollout import init, read_trajectories, rollout_trace_attr, rollout_trace_op, shutdown, stats
 from otel_rollout.errors import ConfigurationError, MissingExtraError
 from otel_rollout.export.outcome import DELIVERED, Verdict
-from otel_rollout.folder import scan_frames
 from otel_rollout.guard import internal_errors
 from otel_rollout.installing import install_line
-from otel_rollout.otlp import decode_spans
 from otel_rollout_file import FileSpanExporter
 
 
-def requests_in(folder):
-    """The requests in all files of trajectories."""
-    return [frame.request for path in sorted(folder.rglob("*.otlp.zst")) for frame in scan_frames(path)]
-
-
 def spans_of(folder):
-    return [span for request in requests_in(folder) for span in decode_spans(request)]
+    """The spans of all trajectories, the roots last."""
+    return [span for each in read_trajectories(folder) for span in each.spans]
 
 
 def ids(spans):
@@ -75,7 +67,7 @@ class TestSettings:
         monkeypatch.chdir(tmp_path / "other")
         exporter.send(make_trajectory())
         exporter.shutdown()
-        assert len(requests_in(tmp_path / "rollout-traces")) == 1
+        assert len(spans_of(tmp_path / "rollout-traces")) == 3
 
     @pytest.mark.parametrize("variable", ["OTEL_ROLLOUT_FILE_MAX_BYTES", "OTEL_ROLLOUT_DIR_MAX_BYTES"])
     def test_a_size_that_is_none_is_refused(self, monkeypatch, variable):
@@ -118,8 +110,7 @@ class TestTracing:
             "steps=000000-000099",
             "validate/steps=000000-000099",
         ]
-        [request] = requests_in(tmp_path / "steps=000000-000099")
-        child, root = decode_spans(request)
+        child, root = spans_of(tmp_path / "steps=000000-000099")
         assert (child.name, root.name) == ("generate", "rollout_trace")
         assert child.parent.span_id == root.context.span_id
         assert child.attributes["input.value"] == "漢字"
@@ -168,8 +159,7 @@ with rollout_trace_attr(step=1, sample_index=1, rollout_n=0):
         done = subprocess.run([sys.executable, "-c", program], env=environment, timeout=60, check=False)
         assert done.returncode == -9
         assert [span.name for span in spans_of(tmp_path / "steps=000000-000099")] == ["generate", "rollout_trace"]
-        [journal] = (tmp_path / "open").iterdir()
-        [span] = [span for frame in scan_frames(journal) for span in decode_spans(frame.request)]
+        [span] = spans_of(tmp_path / "open")
         assert span.attributes["output.value"] == "2"
 
 
@@ -265,18 +255,6 @@ class TestFaults:
 
 class TestOtherTools:
     """Requests are what OTLP receivers take."""
-
-    def test_zstd_and_protobuf_are_enough(self, tmp_path, make_trajectory):
-        """Any zstd tool makes the file one OTLP request."""
-        spans = make_trajectory()
-        exporter = FileSpanExporter(folder=tmp_path)
-        exporter.send(spans)
-        exporter.shutdown()
-        [path] = tmp_path.rglob("*.otlp.zst")
-        data = zstandard.ZstdDecompressor().stream_reader(path.read_bytes(), read_across_frames=True).read()
-        [resource_spans] = TracesData.FromString(data).resource_spans
-        [scope_spans] = resource_spans.scope_spans
-        assert [span.span_id.hex() for span in scope_spans.spans] == [f"{span.context.span_id:016x}" for span in spans]
 
     @pytest.mark.integration
     @pytest.mark.skipif(not shutil.which("zstdcat") or not shutil.which("curl"), reason="needs zstd and curl")
