@@ -175,21 +175,15 @@ class TestFileSystems:
             ("/dev/vda / ext4 rw 0 0\nserver:/home {} nfs4 rw 0 0\n", "delete"),
             ("server:/ / nfs rw 0 0\n/dev/vda {} xfs rw 0 0\n", "wal"),
             ("/dev/vda / ext4 rw 0 0\nsshfs {} fuse.sshfs rw 0 0\n", "delete"),
+            (None, "delete"),
         ],
     )
     def test_by_what_the_cache_folder_lies_on(self, folder, cache, tmp_path, monkeypatch, mounts, mode):
-        """Of nested mounts the inner one counts; what is not known to be local is none."""
-        (tmp_path / "mounts").write_text(mounts.format(tmp_path))
+        """Of nested mounts the inner one counts; what is not known to be local is none, as without a list."""
+        if mounts is not None:
+            (tmp_path / "mounts").write_text(mounts.format(tmp_path))
         monkeypatch.setattr("otel_rollout.catalog.database.MOUNTS", tmp_path / "mounts")
         assert count(folder) == 4
         connection = sqlite3.connect(next(cache.glob(f"*/{NAME}")))
         assert connection.execute("PRAGMA journal_mode").fetchone() == (mode,)
-        connection.close()
-
-    def test_without_a_list_of_mounts(self, folder, cache, tmp_path, monkeypatch):
-        """There is none."""
-        monkeypatch.setattr("otel_rollout.catalog.database.MOUNTS", tmp_path / "missing")
-        assert count(folder) == 4
-        connection = sqlite3.connect(next(cache.glob(f"*/{NAME}")))
-        assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
         connection.close()

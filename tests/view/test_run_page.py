@@ -14,6 +14,7 @@ from tests.view.made_run import made_trajectory, write_made_run
 from tests.view.viewer import Viewer, wait_for
 
 WRITE = write_made_run
+STEP_PAGES = ["#/step/2?experiment=first", "#/step/2?experiment=first&tab=trajectories"]
 
 
 def cells(looking: Looking) -> list[list[str]]:
@@ -154,13 +155,16 @@ class TestComparison:
 
 
 class TestAccess:
-    """Who can read it."""
+    """Who can read it, and the pages that it leads to."""
 
     @pytest.mark.parametrize("scheme", ["light", "dark"])
-    def test_has_no_serious_fault(self, looking, scheme):
+    @pytest.mark.parametrize(
+        "address", ["#/?experiment=first&against=second", *STEP_PAGES, "#/search?q=calculate&in=tool"]
+    )
+    def test_has_no_serious_fault(self, looking, address, scheme):
         """axe-core finds no serious fault, contrast included."""
         looking.page.emulate_media(color_scheme=scheme)
-        looking.go("#/?experiment=first&against=second").wait_for_selector(ROWS)
+        looking.go(address).wait_for_selector(ROWS)
         assert looking.serious_faults() == []
 
     def test_the_chosen_colors_stay(self, looking):
@@ -186,11 +190,11 @@ class TestAccess:
         looking.page.set_viewport_size(size)
         assert overflow <= 0
 
-    @pytest.mark.parametrize("width", [1280, 1920])
-    def test_no_heading_is_cut(self, looking, width):
-        """The titles of charts and columns, the sorted one too, have their places."""
-        looking.go("#/?experiment=first&sort=-signal").wait_for_selector(ROWS)
-        assert looking.cut_headings(width) == []
+    @pytest.mark.parametrize("address", ["#/?experiment=first&sort=-signal", *STEP_PAGES])
+    def test_no_heading_is_cut(self, looking, address):
+        """The titles of figures, charts and columns, the sorted one too, have their places."""
+        looking.go(address).wait_for_selector(ROWS)
+        assert looking.cut_headings(1280) + looking.cut_headings(1920) == []
 
 
 class TestFaults:

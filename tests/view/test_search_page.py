@@ -37,12 +37,3 @@ class TestSearch:
         page = looking.go("#/search?q=nowhere")
         page.get_by_text("Nothing is found. Capital letters don't matter.").wait_for()
         assert page.locator(ROWS).count() == 0
-
-
-class TestFaults:
-    """What goes wrong."""
-
-    def test_has_no_serious_fault_of_access(self, looking):
-        """axe-core finds no serious fault."""
-        looking.go("#/search?q=calculate&in=tool").wait_for_selector(ROWS)
-        assert looking.serious_faults() == []

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from otel_rollout.folder.folder_writer import FolderWriter
 from tests.trace_folder.recordings import write_folder
 from tests.view.looking import ROWS, Looking
@@ -273,23 +271,6 @@ class TestSize:
 
 class TestFaults:
     """What goes wrong."""
-
-    @pytest.mark.parametrize("scheme", ["light", "dark"])
-    def test_has_no_serious_fault_of_access(self, looking, scheme):
-        """axe-core finds no serious fault in groups and trajectories, contrast included."""
-        looking.page.emulate_media(color_scheme=scheme)
-        looking.go(STEP).wait_for_selector(ROWS)
-        groups = looking.serious_faults()
-        looking.go(f"{STEP}&tab=trajectories").wait_for_selector(".reward")
-        assert groups + looking.serious_faults() == []
-
-    @pytest.mark.parametrize("width", [1280, 1920])
-    def test_no_heading_is_cut(self, looking, width):
-        """The titles of figures, charts and columns have their places."""
-        looking.go(STEP).wait_for_selector(ROWS)
-        groups = looking.cut_headings(width)
-        looking.go(f"{STEP}&tab=trajectories").wait_for_selector(".reward")
-        assert groups + looking.cut_headings(width) == []
 
     def test_a_step_that_is_not_there_says_so(self, looking):
         """The server's sentence stands on the page, with a way on."""
