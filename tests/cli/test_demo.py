@@ -1,26 +1,22 @@
 """`otel-rollout demo` as a user meets it: what it prints, and its exit code."""
 
-import codecs
 import importlib.util
 import os
-import pty
 import re
-import select
 import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from otel_rollout.cli.main import main
 from otel_rollout.installing import install_line
+from tests.cli.terminal import LIMIT, Terminal
 
 COMMAND = [sys.executable, "-m", "otel_rollout.cli", "demo"]
 SMALL = ["--steps", "1", "--samples", "4"]
-LIMIT = 180.0
 
 
 @pytest.fixture(autouse=True)
@@ -39,42 +35,6 @@ def run(*arguments: str, folder: Path | None = None, **environ: str) -> subproce
         env={**os.environ, **environ},
         cwd=folder,
     )
-
-
-class Terminal:
-    """The demo on a terminal of its own; what it has printed is in `screen`."""
-
-    def __init__(self, *arguments: str, **environ: str) -> None:
-        self._ours, theirs = pty.openpty()
-        self.screen = ""
-        self.process = subprocess.Popen(
-            [*COMMAND, *arguments],
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            start_new_session=True,
-            env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "120", **environ},
-        )
-        os.close(theirs)
-        # What is read at once may end in the middle of a letter.
-        self._decoder = codecs.getincrementaldecoder("utf-8")()
-
-    def read_until(self, text: str | None) -> None:
-        """Read until `text` was printed, or to the end."""
-        deadline = time.monotonic() + LIMIT
-        while text is None or text not in self.screen:
-            assert select.select([self._ours], [], [], max(0.0, deadline - time.monotonic()))[0], self.screen
-            try:
-                self.screen += self._decoder.decode(os.read(self._ours, 65536))
-            except OSError:  # the other side is closed
-                break
-        assert text is None or text in self.screen
-
-    def wait(self) -> int:
-        """Wait for the end and return the exit code."""
-        self.read_until(None)
-        os.close(self._ours)
-        return self.process.wait(LIMIT)
 
 
 class TestPlainText:
@@ -143,7 +103,7 @@ class TestTerminal:
 
     def test_has_a_progress_bar_and_colours(self):
         """The bar runs to the end of each pass."""
-        terminal = Terminal("--backend", "console", *SMALL)
+        terminal = Terminal(COMMAND, "--backend", "console", *SMALL)
         assert terminal.wait() == 0
         assert "━" in terminal.screen
         assert "16/16" in terminal.screen
@@ -152,13 +112,13 @@ class TestTerminal:
     @pytest.mark.slow
     def test_respects_no_color(self):
         """With NO_COLOR there are no colours."""
-        terminal = Terminal("--backend", "console", *SMALL, NO_COLOR="1")
+        terminal = Terminal(COMMAND, "--backend", "console", *SMALL, NO_COLOR="1")
         assert terminal.wait() == 0
         assert re.search("\x1b\\[[0-9;]*3[0-9]", terminal.screen) is None
 
     def test_ctrl_c_delivers_what_was_traced(self):
         """An interrupt ends the rollout, flushes, says so, and exits with 130."""
-        terminal = Terminal("--backend", "console", "--steps", "1000")
+        terminal = Terminal(COMMAND, "--backend", "console", "--steps", "1000")
         terminal.read_until("step 1")
         terminal.process.send_signal(signal.SIGINT)
         assert terminal.wait() == 130

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 import subprocess
 import sys
 
 import pytest
 
 from otel_rollout.cli.main import main
+from tests.cli.terminal import Terminal
 from tests.faults.faulty_receiver import Fault, FaultyReceiver
 
 COMMAND = [sys.executable, "-m", "otel_rollout.cli", "doctor"]
@@ -181,19 +180,9 @@ class TestOutput:
     def test_colour_is_for_terminals(self, variables, is_coloured):
         """On a terminal marks have a colour, unless NO_COLOR is set; a pipe never sees an escape sequence."""
         command = [*COMMAND, "--offline"]
-        environ = {**os.environ, "TERM": "xterm", **variables}
-        terminal, other = pty.openpty()
-        process = subprocess.Popen(command, stdout=other, stderr=other, env=environ)
-        os.close(other)
-        shown = b""
-        try:
-            while data := os.read(terminal, 65536):
-                shown += data
-        except OSError:
-            pass  # the other end is closed
-        assert process.wait(60) == 0
-        os.close(terminal)
-        piped = subprocess.run(command, check=False, capture_output=True, env=environ, timeout=300)
+        terminal = Terminal(command, TERM="xterm", **variables)
+        assert terminal.wait() == 0
+        piped = subprocess.run(command, check=False, capture_output=True, timeout=300)
 
-        assert (b"\x1b[1m" in shown) is is_coloured
+        assert ("\x1b[1m" in terminal.screen) is is_coloured
         assert b"\x1b" not in piped.stdout

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pty
-import select
 import signal
 import subprocess
 import sys
@@ -15,6 +14,7 @@ import otel_rollout
 from otel_rollout.cli.main import main
 from otel_rollout.replay import LineProgress, ReplayReport, Total
 from otel_rollout_file import FileSpanExporter
+from tests.cli.terminal import Terminal
 from tests.delivery.queues import until
 from tests.faults.faulty_receiver import Fault, FaultyReceiver
 
@@ -198,28 +198,10 @@ class TestProgress:
 
     def test_a_bar_on_a_terminal(self, folder, environ):
         """On a terminal there is a bar with the count and the time that is left."""
-        terminal, other = pty.openpty()
-        with subprocess.Popen(
-            [*COMMAND, str(folder), "--backend", "otlp"],
-            stdout=other,
-            stderr=other,
-            stdin=other,
-            env={**environ, "TERM": "xterm-256color", "COLUMNS": "100"},
-        ) as process:
-            os.close(other)
-            shown = b""
-            while select.select([terminal], [], [], 60)[0]:
-                try:
-                    data = os.read(terminal, 65536)
-                except OSError:
-                    break
-                if not data:
-                    break
-                shown += data
-        os.close(terminal)
+        terminal = Terminal(COMMAND, str(folder), "--backend", "otlp", **{**environ, "COLUMNS": "100"})
 
-        text = shown.decode()
-        assert process.returncode == 0
+        assert terminal.wait() == 0
+        text = terminal.screen
         assert "8/8" in text
         assert "left:" in text
         assert "\x1b[" in text

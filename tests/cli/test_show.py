@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 import re
-import select
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import orjson
@@ -21,6 +17,7 @@ from otel_rollout.cli.main import main
 from otel_rollout.folder import scan_frames
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.otlp import decode_spans, request_of_json
+from tests.cli.terminal import Terminal
 from tests.trace_folder.recordings import (
     SECOND,
     START,
@@ -187,28 +184,8 @@ class TestTree:
 
 def on_a_terminal(folder: Path, *arguments: str) -> tuple[int, str]:
     """Return the exit code of `show` on a terminal of 80 columns, and what it printed."""
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "otel_rollout.cli", "show", str(folder), *arguments],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "80"},
-    )
-    os.close(theirs)
-    shown = b""
-    deadline = time.monotonic() + 60
-    while True:
-        assert select.select([ours], [], [], max(0.0, deadline - time.monotonic()))[0], shown
-        try:
-            data = os.read(ours, 65536)
-        except OSError:  # the other side is closed
-            break
-        if not data:
-            break
-        shown += data
-    os.close(ours)
-    return process.wait(60), shown.decode()
+    terminal = Terminal([sys.executable, "-m", "otel_rollout.cli", "show", folder], *arguments, COLUMNS="80")
+    return terminal.wait(), terminal.screen
 
 
 class TestWhich:
