@@ -56,12 +56,12 @@ def environ(receiver):
 
 
 @pytest.fixture
-def replay(folder, environ):
-    """Run the command to its end."""
+def replay(request, environ):
+    """Run the command to its end, on the trace folder or another one."""
 
-    def run(*arguments, **variables):
+    def run(*arguments, of=None, **variables):
         return subprocess.run(
-            [*COMMAND, str(folder), "--backend", "otlp", *arguments],
+            [*COMMAND, str(of or request.getfixturevalue("folder")), "--backend", "otlp", *arguments],
             check=False,
             capture_output=True,
             text=True,
@@ -177,16 +177,9 @@ class TestOutput:
         assert main(["replay", str(tmp_path / "otlp.jsonl"), "--backend", "otlp"]) == 2
         assert f"{tmp_path / 'otlp.jsonl'} is a file: name the folder" in capsys.readouterr().err
 
-    def test_several_backends(self, folder, receiver, environ, tmp_path):
+    def test_several_backends(self, replay, receiver, tmp_path):
         """Each of the names gets everything, one after the other; a failure of one shows in the exit code."""
-        done = subprocess.run(
-            [*COMMAND, str(folder), "--backend", "otlp,file"],
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            env={**environ, "OTEL_ROLLOUT_DIR": str(tmp_path / "copy")},
-        )
+        done = replay("--backend", "otlp,file", OTEL_ROLLOUT_DIR=str(tmp_path / "copy"))
 
         assert done.returncode == 0, done.stderr
         assert len(receiver.stored) == 16
@@ -307,7 +300,7 @@ def train(how, environ):
 class TestAfterTheProcess:
     """What a trainer's process has left behind."""
 
-    def test_a_spool_is_emptied(self, environ, receiver, tmp_path):
+    def test_a_spool_is_emptied(self, replay, environ, receiver, tmp_path):
         """What a process could not deliver by its end is on disk; `--remove` delivers it, once, and removes it."""
         spool = tmp_path / "spool"
         away = {
@@ -319,34 +312,20 @@ class TestAfterTheProcess:
         train("to the end", away)
         assert list(spool.rglob("*.otlp.zst"))
 
-        done = subprocess.run(
-            [*COMMAND, str(spool), "--backend", "otlp", "--remove"],
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            env=environ,
-        )
+        done = replay("--remove", of=spool)
 
         assert done.returncode == 0, done.stderr
         assert (len(receiver.stored), set(receiver.stored.values())) == (8, {1})
         assert list(spool.rglob("*.otlp.zst")) == []
 
-    def test_what_a_killed_process_recorded_is_replayed(self, environ, receiver, tmp_path):
+    def test_what_a_killed_process_recorded_is_replayed(self, replay, environ, receiver, tmp_path):
         """A process that was killed in the middle of a trajectory has recorded what it had flushed; all of it goes."""
         folder = tmp_path / "traces"
         recording = {**environ, "OTEL_TRACES_EXPORTER": "file", "OTEL_ROLLOUT_DIR": str(folder)}
         assert train("crash", recording).returncode == -signal.SIGKILL
         assert list((folder / "open").iterdir())
 
-        done = subprocess.run(
-            [*COMMAND, str(folder), "--backend", "otlp"],
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            env=environ,
-        )
+        done = replay(of=folder)
 
         assert done.returncode == 0, done.stderr
         assert "4 trajectories delivered (7 spans)" in done.stdout
