@@ -494,15 +494,3 @@ class TestTrouble:
         assert code == 2
         assert install_line("cli") in error
         assert len(rows(capsys, folder)) == 4
-
-    def test_an_output_that_takes_ascii_only(self, folder):
-        """Where the output has no Unicode, other characters are replaced."""
-        done = subprocess.run(
-            [*COMMAND, "ls", str(folder), "--step", "1"],
-            check=False,
-            capture_output=True,
-            timeout=300,
-            env={**os.environ, "PYTHONIOENCODING": "ascii"},
-        )
-        assert (done.returncode, done.stderr) == (0, b"")
-        assert b"90?2" in done.stdout
