@@ -402,12 +402,6 @@ class TestForeignTraces:
 class TestTrouble:
     """What can go wrong."""
 
-    def test_nothing_is_like_that(self, folder, capsys):
-        """No row is no failure, and is said."""
-        code, lines, error = run(capsys, folder, "--step", 99)
-        assert (code, lines) == (0, [])
-        assert str(folder) in error
-
     def test_a_file(self, folder, tmp_path, capsys):
         """A file of OTLP JSON is listed alone, under any name, as is one of a trace folder's."""
         write_lines(tmp_path / "otlp.json", make_trajectory(3, 1))

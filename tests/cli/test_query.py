@@ -233,10 +233,6 @@ class TestAnswers:
             for option in ("--experiment", "--run"):
                 assert ask(capsys, f"SELECT * FROM {table}", option, "it's another") == []
 
-    def test_step_that_is_not_there(self, folder, capsys):
-        """It has no rows, and is no error."""
-        assert ask(capsys, "SELECT * FROM trajectories", "--step", "99") == []
-
     def test_several_folders(self, folder, tmp_path, capsys):
         """Folders are asked together."""
         write_folder(tmp_path / "more", make_trajectory(7, 0))

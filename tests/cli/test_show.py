@@ -270,11 +270,6 @@ class TestWhich:
         code, _, error = show(capsys, tmp_path, "--run", "cc")
         assert (code, error) == (2, f"no trajectory in {tmp_path} matches: its runs are aaaa-1, bbbb-2\n")
 
-    def test_an_experiment_that_is_not_there(self, folder, capsys):
-        """The message names the experiments that are."""
-        code, _, error = show(capsys, folder, "--experiment", "other")
-        assert (code, error) == (2, f"no trajectory in {folder} matches: its experiments are exp\n")
-
     def test_none(self, folder, capsys):
         """One that is not there is an error."""
         code, lines, error = show(capsys, folder, "--trace", "00000000")

@@ -179,15 +179,6 @@ class TestTables:
 class TestAgain:
     """What a further call does."""
 
-    def test_adds_nothing(self, folder, place, capsys):
-        """A second call writes nothing."""
-        export(folder, place)
-        before = files(place)
-        capsys.readouterr()
-        export(folder, place)
-        assert files(place) == before
-        assert capsys.readouterr().out == "nothing new; 4 were there already\n"
-
     def test_steps_are_added_once_they_have_finished(self, place, tmp_path, capsys):
         """While a process writes the folder, its last step waits; those before are exported once."""
         writer = FolderWriter(tmp_path / "traces")

@@ -91,12 +91,6 @@ class TestOrder:
             (None, False),
         ]
 
-    def test_the_files_of_several_workers_are_one_folder(self, folder):
-        """What many processes wrote of a step comes together, and with rotated files of one process."""
-        write_folder(folder, make_trajectory(1, 0), make_trajectory(2, 0))
-        write_folder(folder, make_trajectory(1, 1))
-        assert sorted(tags(read_trajectories(folder))) == [(1, 0, 0), (1, 1, 0), (2, 0, 0)]
-
     def test_reading_is_lazy(self, folder):
         """Nothing of a later bundle is looked at before it is its turn: removing it meanwhile does no harm."""
         write_folder(folder, make_trajectory(1), make_trajectory(102))
@@ -258,11 +252,6 @@ class TestPlaces:
             (folder / "sub" / "notes.txt").write_text("no traces")
         with pytest.raises(NoTracesError, match=str(folder)):
             read_trajectories(folder)
-
-    def test_nothing_of_a_step_is_no_error(self, folder):
-        """A folder with other steps is a trace folder, with nothing to give."""
-        write_folder(folder, make_trajectory(1))
-        assert list(read_trajectories(folder, step=2)) == []
 
 
 class TestRunning:
