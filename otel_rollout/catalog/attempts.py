@@ -40,8 +40,9 @@ WITH known AS (
       min(CASE WHEN NOT validate THEN step END) AS first_step, max(CASE WHEN NOT validate THEN step END) AS last_step
     FROM processes GROUP BY 1, 2, 3, 4),
 placed AS (
-  SELECT *, began > max(ended) OVER (so_far ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS is_alone
-    FROM known WINDOW so_far AS (PARTITION BY project_name, experiment_name ORDER BY began))
+  SELECT *, began > max(ended) OVER (PARTITION BY project_name, experiment_name ORDER BY began
+      ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS is_alone
+    FROM known)
 SELECT project_name, experiment_name, total(is_alone) OVER (PARTITION BY project_name, experiment_name ORDER BY began),
     process_run_id, worker, first_step, last_step
   FROM placed ORDER BY project_name, experiment_name, began

@@ -120,16 +120,22 @@ class Catalog:
         """Ask about what the latest look has found."""
         return self._database.ask(question)
 
+    def ask_figures(
+        self, question: Callable[[sqlite3.Connection], Answered], selection: Selection = EVERYTHING
+    ) -> Answered:
+        """Ask about steps, after their figures are computed if their trajectories have changed."""
+
+        def answer(connection: sqlite3.Connection, _: Found) -> Answered:
+            refresh(connection, selection)
+            return question(connection)
+
+        return self.ask(answer, selection)
+
     def ask_step(
         self, step: StepIdentity | TrajectorySummary, question: Callable[[sqlite3.Connection], Answered]
     ) -> Answered:
-        """Ask about a step, after its figures are computed if its trajectories have changed."""
-
-        def answer(connection: sqlite3.Connection, _: Found) -> Answered:
-            refresh(connection, selection_of(step.step))
-            return question(connection)
-
-        return self.ask(answer, selection_of(step.step))
+        """Ask about one step."""
+        return self.ask_figures(question, selection_of(step.step))
 
     def keep(self, change: Callable[[sqlite3.Connection], Answered]) -> Answered:
         """Change the catalog in one transaction, without a look."""

@@ -17,28 +17,11 @@ import orjson
 
 from otel_rollout.catalog import figures
 from otel_rollout.catalog.attempts import Overtaken, overtaken_of
-from otel_rollout.catalog.catalog import (
-    IN_STEP,
-    OF_IDS,
-    Answered,
-    Catalog,
-    Seen,
-    StepKey,
-    json_list,
-    selection_of,
-)
+from otel_rollout.catalog.catalog import IN_STEP, OF_IDS, Answered, Catalog, Seen, StepKey, json_list, selection_of
 from otel_rollout.catalog.figures import OF_RUN, ORDER, members_of, refresh
 from otel_rollout.catalog.filling import Found, OnProblem, OnProgress, find_files, version_of
 from otel_rollout.catalog.group_summary import GroupSummary
-from otel_rollout.catalog.query import (
-    MAX_ANSWER_BYTES,
-    Answer,
-    asked_tables,
-    of_attempt,
-    of_run,
-    take_rows,
-    understood,
-)
+from otel_rollout.catalog.query import MAX_ANSWER_BYTES, Answer, asked_tables, of_attempt, of_run, take_rows, understood
 from otel_rollout.catalog.records import facts_of, load
 from otel_rollout.catalog.span_columns import OF_SPANS
 from otel_rollout.catalog.spans import ask_filled, check_size, keep_shapes, show_rows, take_counted
@@ -154,12 +137,8 @@ class Run:
         """
         # A look at everything serves all questions of a block.
         selection = EVERYTHING if step is None else Selection(step)
-
-        def question(connection: sqlite3.Connection, _: Found) -> list[StepSummary]:
-            refresh(connection, selection)
-            return figures.steps(connection, of_run("coalesce(run_id, sole_run_id)", self._experiment, self._run))
-
-        found = self._catalog.ask(question, selection)
+        where = of_run("coalesce(run_id, sole_run_id)", self._experiment, self._run)
+        found = self._catalog.ask_figures(lambda connection: figures.steps(connection, where), selection)
         return [each for each in found if selection.takes_step(each.step, validate=each.validate)]
 
     def overtaken(self) -> list[Overtaken]:
@@ -171,9 +150,9 @@ class Run:
         """Return the folder of each run that has one of its own, if several runs have the same steps."""
         # The place of a file begins with the number of its folder.
         first = "SELECT f.place FROM trajectories t JOIN parts p USING (trace_id) JOIN files f ON f.id = p.file"
-        first += f" WHERE {IN_STEP} AND t.experiment_name IS s.experiment_name AND t.run_id = s.run_id LIMIT 1"
-        select = f"SELECT s.run_id, ({first.replace('?', 's.step', 1).replace('?', 's.validate')}) FROM steps s"
-        select += " WHERE s.run_id IS NOT NULL GROUP BY s.run_id"
+        first += " WHERE t.step IS s.step AND t.validate = s.validate AND t.experiment_name IS s.experiment_name"
+        first += " AND t.run_id = s.run_id LIMIT 1"
+        select = f"SELECT s.run_id, ({first}) FROM steps s WHERE s.run_id IS NOT NULL GROUP BY s.run_id"
         found = self._catalog.ask(lambda connection, _: connection.execute(select).fetchall())
         places = {run: place.partition(b"/")[0] for run, place in found if place is not None}
         counts = Counter(places.values())
@@ -251,10 +230,9 @@ class Run:
         sql += " AND ?3 IN (t.experiment_name, '')"
         values = (step, validate, experiment or "")
         with suppress(MissingExtraError, NoTracesError, OSError):
-            [(count,)] = self._catalog.ask(
-                lambda connection, _: connection.execute(sql, values).fetchall(), selection_of(step)
+            return self._catalog.ask(
+                lambda connection, _: int(connection.execute(sql, values).fetchone()[0]), selection_of(step)
             )
-            return int(count)
         return 0
 
     def judged(self, steps: Iterable[StepSummary]) -> list[JudgedStep]:
@@ -291,13 +269,9 @@ class Run:
 
     def same_prompt(self, sample_index: int | str, step: StepIdentity) -> list[GroupSummary]:
         """Return the groups of a prompt at all steps of a step's run, of training or of validation as it is."""
-
-        def question(connection: sqlite3.Connection, _: Found) -> list[GroupSummary]:
-            refresh(connection)
-            where = f"{_OF_PROMPT} AND step IS NOT NULL AND validate = ? AND experiment_name IS ? AND run_id IS ?"
-            return figures.groups(connection, where, (str(sample_index), *step.identity[1:]))
-
-        return self._catalog.ask(question)
+        where = f"{_OF_PROMPT} AND step IS NOT NULL AND validate = ? AND experiment_name IS ? AND run_id IS ?"
+        values = str(sample_index), *step.identity[1:]
+        return self._catalog.ask_figures(lambda connection: figures.groups(connection, where, values))
 
     # One step
 
