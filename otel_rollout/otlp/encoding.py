@@ -15,7 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final, NamedTuple, TypeAlias, cast
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, cast
 
 from google.protobuf.message import EncodeError
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
@@ -47,9 +49,9 @@ _SHORT_TEXT: Final = 64
 _KINDS: Final[dict[SpanKind, Any]] = {kind: kind.value + 1 for kind in SpanKind}
 """OTLP numbers the kinds from 1, the API from 0."""
 # The resource and the scope of a process's spans are always the same.
-_encoded_origins: dict[int, tuple[Resource | InstrumentationScope, bytes]] = {}
+_encoded_origins: dict[int, tuple[Any, bytes]] = {}
+_Origin = TypeVar("_Origin")
 _MAX_ORIGINS: Final = 256
-_LARGE_ORIGIN_BYTES: Final = 2**14
 _LARGE_BYTES: Final = 2**14
 
 
@@ -99,18 +101,13 @@ def encode_each(
 
     Takes and raises what `encode_spans` does.
     """
-    last_resource: Any = None
-    last_scope: Any = None
-    resource_data = scope_data = b""
     yielder = GilYielder()
     for span in spans:
-        context = span.context
+        context, scope = span.context, span.instrumentation_scope
         if context is None:
             continue
-        resource, scope = span.resource, span.instrumentation_scope
-        if resource is not last_resource or scope is not last_scope:
-            resource_data, scope_data = _encode_resource(resource), _encode_scope(scope)
-            last_resource, last_scope = resource, scope
+        resource_data = _cached(span.resource, _encode_resource)
+        scope_data = _cached(scope, _encode_scope) if scope is not None else b""
         # Unpacked as a tuple: each property of a context is a Python call.
         trace_id, span_id, *_ = context
         ids = trace_id.to_bytes(16, "big"), span_id.to_bytes(8, "big")
@@ -126,64 +123,46 @@ def encode_each(
 
 def join_spans(spans: Iterable[EncodedSpan]) -> bytes:
     """Return the OTLP request of encoded spans."""
-    resources: list[tuple[bytes, list[tuple[bytes, list[bytes]]]]] = []
-    last_resource: bytes | None = None
-    last_scope: bytes | None = None
-    scopes: list[tuple[bytes, list[bytes]]] = []
-    parts: list[bytes] = []
-    for _, _, _, resource, scope, data, _ in spans:
-        if resource is not last_resource and resource != last_resource:
-            scopes, last_scope = [], None
-            resources.append((resource, scopes))
-            last_resource = resource
-        if last_scope is None or (scope is not last_scope and scope != last_scope):
-            parts = []
-            scopes.append((scope, parts))
-            last_scope = scope
-        parts += (_SCOPE_SPANS_SPANS, varint(len(data)), data)
     request: list[bytes] = []
-    for resource, scopes in resources:
+    for resource, of_resource in groupby(spans, attrgetter("resource")):
         resource_parts = [resource]
-        for scope, parts in scopes:
-            size = len(scope) + sum(map(len, parts))
-            resource_parts += (_RESOURCE_SPANS_SCOPE_SPANS, varint(size), scope, *parts)
+        for scope, of_scope in groupby(of_resource, attrgetter("scope")):
+            parts = [scope]
+            for span in of_scope:
+                parts += (_SCOPE_SPANS_SPANS, varint(len(span.data)), span.data)
+            resource_parts += (_RESOURCE_SPANS_SCOPE_SPANS, varint(sum(map(len, parts))), *parts)
         request += (_REQUEST_RESOURCE_SPANS, varint(sum(map(len, resource_parts))), *resource_parts)
     return b"".join(request)
 
 
 def _encode_resource(resource: Resource) -> bytes:
     """Return a `ResourceSpans` without its spans."""
-    known = _encoded_origins.get(id(resource))
-    if known is not None and known[0] is resource:
-        return known[1]
     message = ResourceSpans(schema_url=resource.schema_url or "")
     # Present even without attributes.
     message.resource.SetInParent()
     fill_attributes(message.resource.attributes, resource.attributes)
-    return _remember(resource, message.SerializeToString())
+    return message.SerializeToString()
 
 
-def _encode_scope(scope: InstrumentationScope | None) -> bytes:
+def _encode_scope(scope: InstrumentationScope) -> bytes:
     """Return a `ScopeSpans` without its spans."""
-    if scope is None:
-        return b""
-    known = _encoded_origins.get(id(scope))
-    if known is not None and known[0] is scope:
-        return known[1]
     message = ScopeSpans(schema_url=scope.schema_url or "")
     message.scope.name = plain_text(scope.name)
     message.scope.version = plain_text(scope.version or "")
     fill_attributes(message.scope.attributes, scope.attributes or {})
-    return _remember(scope, message.SerializeToString())
+    return message.SerializeToString()
 
 
-def _remember(origin: Resource | InstrumentationScope, encoded: bytes) -> bytes:
-    """Keep an encoded resource or scope, at most one that is large, and return it."""
-    if len(_encoded_origins) >= _MAX_ORIGINS or len(encoded) > _LARGE_ORIGIN_BYTES:
-        _encoded_origins.clear()
-    # With the object itself: its id is unique only while it lives.
-    _encoded_origins[id(origin)] = origin, encoded
-    return encoded
+def _cached(origin: _Origin, encode: Callable[[_Origin], bytes]) -> bytes:
+    """Return an encoded resource or scope; at most one that is large is kept."""
+    known = _encoded_origins.get(id(origin))
+    if known is None or known[0] is not origin:
+        # With the object itself: its id is unique only while it lives.
+        known = origin, encode(origin)
+        if len(_encoded_origins) >= _MAX_ORIGINS or len(known[1]) > _LARGE_BYTES:
+            _encoded_origins.clear()
+        _encoded_origins[id(origin)] = known
+    return known[1]
 
 
 def _encode_span(span: ReadableSpan, trace_id: bytes, span_id: bytes, additions: Additions) -> bytes:

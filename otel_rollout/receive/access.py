@@ -12,7 +12,6 @@ from typing import Final
 from otel_rollout.errors import ConfigurationError
 
 TOKEN: Final = "OTEL_ROLLOUT_RECEIVE_TOKEN"  # noqa: S105 - the name of a variable
-_SCHEME: Final = "bearer "
 
 
 def read_token(host: str, token_file: Path | None, environ: Mapping[str, str] = os.environ) -> str:
@@ -56,9 +55,8 @@ def is_authorized(token: str, header: str | None) -> bool:
     """
     if not token:
         return True
-    given = header or ""
-    shown = given[len(_SCHEME) :].strip() if given[: len(_SCHEME)].lower() == _SCHEME else ""
-    return hmac.compare_digest(shown.encode(), token.encode())
+    scheme, _, shown = (header or "").partition(" ")
+    return scheme.lower() == "bearer" and hmac.compare_digest(shown.strip().encode(), token.encode())
 
 
 def _is_loopback(host: str) -> bool:

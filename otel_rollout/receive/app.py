@@ -30,18 +30,14 @@ from otel_rollout.receive.span_batch import SpanBatch
 PATH: Final = "/v1/traces"
 PROTOBUF: Final = "application/x-protobuf"
 JSON: Final = "application/json"
-HEALTH_PATH: Final = "/health"
 MAX_SHOWN: Final = 100
 """The characters of a header in a message."""
 SMALLER_BATCHES: Final = (
     "send smaller batches; the Collector does by `send_batch_max_size` of the processor `batch`, "
     "or a lower `min_size` in the exporter's `sending_queue`"
 )
-_RETRY_AFTER_SECONDS: Final = 1
-_RETRYABLE: Final = (429, 503)
 # google.rpc.Code
-_CODES: Final = {400: 3, 401: 16, 413: 3, 415: 3, 429: 8, 503: 14}
-_INTERNAL: Final = 13
+_CODES: Final = {400: 3, 401: 16, 413: 3, 415: 3, 429: 8, 500: 13, 503: 14}
 
 
 class _PressureError(Exception):
@@ -78,7 +74,7 @@ def make_app(receiver: Receiver, token: str = "") -> Starlette:
                 status["cause"] = trouble
         return JSONResponse(status)
 
-    return Starlette(routes=[Route(PATH, traces, methods=["POST"]), Route(HEALTH_PATH, health, methods=["GET"])])
+    return Starlette(routes=[Route(PATH, traces, methods=["POST"]), Route("/health", health, methods=["GET"])])
 
 
 async def _take(receiver: Receiver, request: Request, encoding: str, media_type: str) -> Response:
@@ -152,10 +148,10 @@ def _success(media_type: str, batch: SpanBatch) -> Response:
 
 def _failure(media_type: str, status: int, reason: str) -> Response:
     """Return the answer to a request of which nothing is stored; with 429 and 503 the sender tries again."""
-    headers = {"Retry-After": str(_RETRY_AFTER_SECONDS)} if status in _RETRYABLE else {}
+    headers = {"Retry-After": "1"} if status in (429, 503) else {}
     if status == 401:
         headers["WWW-Authenticate"] = "Bearer"
-    return _answer(media_type, Status(code=_CODES.get(status, _INTERNAL), message=reason), status, headers)
+    return _answer(media_type, Status(code=_CODES[status], message=reason), status, headers)
 
 
 def _answer(media_type: str, message: Message, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

@@ -153,19 +153,14 @@ class Receiver:
         now = monotonic()
         if now < self._adopt_at:
             return False
-        is_paused = False
-        try:
-            for spans in self._adoption:
-                self.totals.adopted += spans
-                if monotonic() > now + ADOPT_PART_SECONDS:
-                    is_paused = True
-                    break
-        finally:
-            if not is_paused:
-                # At its end, or after an error, it begins anew.
-                self._adoption = adopt(self.folder)
-                self._adopt_at = now + ADOPT_SECONDS
-        return is_paused
+        for spans in self._adoption:
+            self.totals.adopted += spans
+            if monotonic() > now + ADOPT_PART_SECONDS:
+                return True
+        # At its end, or the next time after an error, it begins anew.
+        self._adoption = adopt(self.folder)
+        self._adopt_at = now + ADOPT_SECONDS
+        return False
 
     def _close(self) -> None:
         self._adoption.close()

@@ -30,6 +30,9 @@ HEAD_SECONDS: Final = 30.0
 CLOSING_SECONDS: Final = 1.0
 """The time for the last bytes of an answer, and for a TLS client to say goodbye: one that is idle never does."""
 FOLDER_FILES: Final = 256
+_FILES: Final = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+MAX_CONNECTIONS: Final = 2**20 if _FILES == resource.RLIM_INFINITY else max(_FILES - FOLDER_FILES, _FILES // 2)
+"""The files that the process may have open, less the folder's."""
 
 
 class Address(NamedTuple):
@@ -121,28 +124,18 @@ async def _show_often(show: Callable[[], None]) -> None:
 
 
 def _listen(address: Address) -> socket.socket:
+    is_ipv6 = ":" in address.host
+    if not 0 <= address.port < 2**16:
+        raise ConfigurationError(f"--port {address.port}: a port is a number up to 65535")
     try:
-        family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-        listener = socket.socket(family)
-        try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind((address.host, address.port))
-            listener.listen(_BACKLOG)
-        except BaseException:
-            listener.close()
-            raise
-    except (OSError, OverflowError) as error:
+        return socket.create_server(
+            (address.host, address.port),
+            family=socket.AF_INET6 if is_ipv6 else socket.AF_INET,
+            backlog=_BACKLOG,
+            dualstack_ipv6=is_ipv6 and socket.has_dualstack_ipv6(),
+        )
+    except OSError as error:
         raise ConfigurationError(f"--host {address.host} --port {address.port}: {error}") from error
-    return listener
-
-
-def _max_connections() -> int:
-    """Return the number of files that the process may have open, less the folder's."""
-    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return 2**20 if most == resource.RLIM_INFINITY else max(most - FOLDER_FILES, most // 2)
-
-
-MAX_CONNECTIONS: Final = _max_connections()
 
 
 class BoundedConnection(H11Protocol):

@@ -52,10 +52,15 @@ class SpanBatch:
         group: list[EncodedSpan] = []
         size = 0
         for span in map(as_trajectory, self._encoded):
-            if not self._is_small(span):
-                continue
+            origin = len(span.resource) + len(span.scope)
             # In the journal the resource may precede each span.
-            weight = SPAN_BYTES + len(span.resource) + len(span.scope) + len(span.data)
+            weight = SPAN_BYTES + origin + len(span.data)
+            if len(span.data) > MAX_SPAN_BYTES:
+                self._refuse(f"a span of more than {MAX_SPAN_BYTES:,} bytes, which is the limit")
+                continue
+            if origin > MAX_ORIGIN_BYTES:
+                self._refuse(LARGE_ORIGIN)
+                continue
             if group and size + weight > GROUP_BYTES:
                 yield group
                 group, size = [], 0
@@ -63,16 +68,6 @@ class SpanBatch:
             size += weight
         if group:
             yield group
-
-    def _is_small(self, span: EncodedSpan) -> bool:
-        if len(span.data) > MAX_SPAN_BYTES:
-            reason = f"a span of more than {MAX_SPAN_BYTES:,} bytes, which is the limit"
-        elif len(span.resource) + len(span.scope) > MAX_ORIGIN_BYTES:
-            reason = LARGE_ORIGIN
-        else:
-            return True
-        self._refuse(reason)
-        return False
 
     def _refuse(self, reason: str) -> None:
         self._reasons[reason if len(self._reasons) < 100 else "other reasons"] += 1
