@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -81,12 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigurationError(f"{place} is the trace folder: write the tables to a folder of their own")
     recorded = Run(folders, problems.note, show_progress)
     recorded.require_folders()
-    with ExitStack() as stack:
-
-        def on_start(total: int) -> Callable[[int], object]:
-            return stack.enter_context(byte_progress("export", total))
-
-        report = export_parquet(recorded, Destination(place), arguments.step, on_start)
+    report = export_parquet(recorded, Destination(place), arguments.step, partial(byte_progress, "export"))
     problems.note_attempts(recorded, arguments)
     problems.print()
     for line in _notes(report):
@@ -117,8 +112,9 @@ def _notes(report: ExportReport) -> Iterator[str]:
             f"left as they are: {_named(report.kept)}; there are trajectories in them that the folder doesn't have: "
             "export all folders of the experiment together, or to another place"
         )
-    for partition, error in report.failed.items():
-        yield f"{partition} and later ones of its experiment can't be written: {error}; run it again to go on"
+    if report.failed is not None:
+        partition, error = report.failed
+        yield f"{partition} and later ones can't be written: {error}; run it again to go on"
 
 
 def _named(partitions: Iterable[Partition]) -> str:

@@ -96,13 +96,14 @@ def batch_of(columns: Sequence[Column], values: Sequence[Sequence[Any]]) -> pa.R
 
 
 def _array(kind: pa.DataType, values: Sequence[Any]) -> pa.Array:
-    if kind == pa.bool_():
-        return pa.array([None if value is None else bool(value) for value in values], kind)
-    if kind == pa.string():
-        values = [value if value is None or type(value) is str else str(value) for value in values]
     if kind == _TIME:
         return pc.divide(pa.array(values, pa.int64()), 1000).cast(kind)
-    return pa.array(values, kind)
+    try:
+        return pa.array(values, kind)
+    except pa.ArrowException:
+        # SQLite has integers for booleans, and a mixed column has both integers and texts.
+        make = bool if kind == pa.bool_() else str
+        return pa.array([value if value is None else make(value) for value in values], kind)
 
 
 def take_batches(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
@@ -93,7 +93,7 @@ class ExportReport:
         rows: The number of rows written, by table.
         redacted: The values that redaction had replaced, by table and column.
         unreadable: The trace ids of trajectories whose spans can't be read.
-        failed: The partitions that can't be written, each with the error.
+        failed: The partition that can't be written, with the error; those after it were not tried.
     """
 
     exported: list[Partition] = field(default_factory=list)
@@ -104,11 +104,11 @@ class ExportReport:
     rows: Counter[str] = field(default_factory=Counter)
     redacted: Counter[str] = field(default_factory=Counter)
     unreadable: list[str] = field(default_factory=list)
-    failed: dict[Partition, OSError] = field(default_factory=dict)
+    failed: tuple[Partition, OSError] | None = None
 
 
 def export_parquet(
-    run: Run, place: Destination, steps: Any, on_start: Callable[[int], Callable[[int], object]]
+    run: Run, place: Destination, steps: Any, progress: Callable[[int], AbstractContextManager[Callable[[int], object]]]
 ) -> ExportReport:
     """Write the finished steps that are not there yet, or have changed since.
 
@@ -116,14 +116,13 @@ def export_parquet(
         run: The trace folders.
         place: The place.
         steps: Only these steps, as `Run.steps` takes them.
-        on_start: Called with the bytes of trajectories to export, as OTLP; returns what is called with those done.
+        progress: Called with the bytes of trajectories to export, as OTLP; gives what is called with those done.
 
     Raises:
         NoTracesError: None of the folders has traces.
         OSError: The place can't be opened.
     """
     report = ExportReport()
-    given_up: set[str | None] = set()
     with place.locked():
         names = place.names()
         schemas = _schemas_of(run)
@@ -132,17 +131,16 @@ def export_parquet(
             for partition, fingerprint, size in _finished(run, steps, schemas, report)
             if _is_wanted(run, place, partition, fingerprint, names, report)
         ]
-        on_done = on_start(sum(size for *_, size in waiting))
-        for partition, fingerprint, size in waiting:
-            try:
-                # The next step would meet the same error, such as a full disk.
-                if partition.experiment not in given_up:
+        with progress(sum(size for *_, size in waiting)) as on_done:
+            for partition, fingerprint, size in waiting:
+                try:
                     _write_step(run, place, partition, fingerprint, schemas, report)
-                    report.exported.append(partition)
-            except OSError as error:
-                given_up.add(partition.experiment)
-                report.failed[partition] = error
-            on_done(size)
+                except OSError as error:
+                    # The next step would meet the same one, such as a full disk.
+                    report.failed = partition, error
+                    break
+                report.exported.append(partition)
+                on_done(size)
     return report
 
 

@@ -87,7 +87,7 @@ def errors(folder: Folders, *, steps: Steps = None) -> pa.Table:
     problems: list[ReadProblem] = []
     damaged: list[Mapping[str, Any]] = []
     for trajectory in _run_of(folder, problems.append).read(step=_steps_of(steps)):
-        if (error := error_of(trajectory)) is not None:
+        if (error := _error_of(trajectory)) is not None:
             tags = {"trace_id": trajectory.trace_id, "step": trajectory.step, "validate": trajectory.validate}
             damaged.append({**tags, "file": str(trajectory.parts[0][0].file.path), "error": error})
     damaged += [{"file": str(each.path), "offset": each.offset, "error": each.what} for each in problems]
@@ -95,8 +95,7 @@ def errors(folder: Folders, *, steps: Steps = None) -> pa.Table:
     return pa.Table.from_pylist(damaged, pa.schema({**types, "offset": pa.int64(), "error": pa.string()}))
 
 
-def error_of(trajectory: RecordedTrajectory) -> str | None:
-    """Return the reason why a trajectory can't be read; None if it can."""
+def _error_of(trajectory: RecordedTrajectory) -> str | None:
     try:
         for span in trajectory.spans:
             # It is parsed here.
