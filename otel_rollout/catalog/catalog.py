@@ -63,7 +63,7 @@ class Catalog:
         self, folders: Sequence[Path], on_problem: OnProblem | None = None, on_progress: OnProgress | None = None
     ) -> None:
         self._folders = folders
-        self._on_problem = on_problem
+        self._on_problem = on_problem or (lambda problem: None)
         self._problems: set[ReadProblem] = set()
         self._database = Database(folders)
         self.on_progress: OnProgress = on_progress or (lambda done, total, what: None)
@@ -109,7 +109,9 @@ class Catalog:
                     found = fill(connection, self._folders, EVERYTHING, self.on_progress)
                     find_attempts(connection, is_whole=True)
                 for problem in problems_of(connection, found):
-                    self._note(problem)
+                    if problem not in self._problems:
+                        self._problems.add(problem)
+                        self._on_problem(problem)
                 if looks is not None:
                     looks[connection, selection] = found
             return question(connection, found)
@@ -211,12 +213,6 @@ class Catalog:
             parts = self.ask(lambda connection, _: parts_of(connection, self._folders, "p.trace_id = ?", (trace_id,)))
             return parts.get(trace_id, [])
         return []
-
-    def _note(self, problem: ReadProblem) -> None:
-        if problem not in self._problems:
-            self._problems.add(problem)
-            if self._on_problem is not None:
-                self._on_problem(problem)
 
 
 def _keep_inferred(connection: sqlite3.Connection, read: Mapping[str, tuple[int, TrajectorySummary | None]]) -> None:

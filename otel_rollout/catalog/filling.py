@@ -252,14 +252,17 @@ def _read_file(connection: sqlite3.Connection, place: bytes, found: FoundFile | 
     problems: list[ReadProblem] = []
     stored = StoredFile(found.file, LineCache(), problems.append)
     is_written = found.file.is_being_written()
-    reading = stored.read(_start(known, status))
-    end = max((row.offset + row.length for row in reading.rows), default=reading.start)
     identity, _, size = status.rsplit(" ", 2)
+    # If it has only grown, its new lines are read.
+    has_grown = known.problems == "[]" and f"{known.status} ".startswith(f"{identity} ")
+    reading = stored.read(Extent(*orjson.loads(known.known)) if has_grown else NOTHING_READ)
+    end = max((row.offset + row.length for row in reading.rows), default=reading.start)
     gone = _delete_parts(connection, known.number, reading.start)
+    traces = stored.shared.get
     connection.executemany(
         "INSERT INTO parts VALUES (?, ?, ?, ?, ?, ?)",
         (
-            (row.trace_id, known.number, row.offset, stored.shared.get(row.offset, 1), _line_of(row), row.summary)
+            (row.trace_id, known.number, row.offset, traces(row.offset, 1), orjson.dumps(row[:-1]), row.summary)
             for row in reading.rows
         ),
     )
@@ -301,15 +304,3 @@ def _join(connection: sqlite3.Connection, folders: Sequence[Path], changed: Iter
             if known is not None and each.lacks_inferred
         )
         connection.executemany("INSERT OR REPLACE INTO inferred VALUES (?, 0)", lacking)
-
-
-def _start(known: _Known, status: str) -> Extent:
-    """Return the part of a file that is known, if the file has only grown."""
-    if known.problems != "[]" or known.status.split(" ")[:2] != status.split(" ")[:2]:
-        return NOTHING_READ
-    return Extent(*orjson.loads(known.known))
-
-
-def _line_of(row: IndexEntry) -> str:
-    """Return a row without its summary, as JSON."""
-    return orjson.dumps(row[:-1]).decode()

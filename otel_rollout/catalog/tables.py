@@ -66,7 +66,7 @@ CREATE TABLE about (version TEXT);
 CREATE TABLE files (
   id INTEGER PRIMARY KEY, place TEXT UNIQUE, steps TEXT, status TEXT DEFAULT '', known TEXT, problems TEXT
 );
-CREATE TABLE parts (trace_id TEXT, file INTEGER, offset INTEGER, traces INTEGER, line TEXT, facts BLOB);
+CREATE TABLE parts (trace_id TEXT, file INTEGER, offset INTEGER, traces INTEGER, line BLOB, facts BLOB);
 CREATE INDEX parts_by_trace ON parts (trace_id);
 CREATE INDEX parts_by_file ON parts (file, offset);
 
