@@ -18,6 +18,7 @@ from opentelemetry.trace import StatusCode
 
 from otel_rollout import semconv
 from otel_rollout.errors import UnreadableTraceError
+from otel_rollout.facts.span_facts import kind_of
 from otel_rollout.facts.span_values import error_type_of, text_of
 from otel_rollout.facts.trace_tree import error_of
 from otel_rollout.folder.reader import RecordedTrajectory
@@ -284,7 +285,7 @@ def _errors(span: ReadableSpan) -> Iterator[tuple[str, str]]:
 
 def _tools(span: ReadableSpan) -> Iterator[tuple[str, str]]:
     attributes = span.attributes or {}
-    if attributes.get(semconv.SPAN_KIND) == "TOOL" or attributes.get(semconv.OPERATION_NAME) == "execute_tool":
+    if kind_of(attributes) == "TOOL":
         yield "", text_of(attributes.get(semconv.TOOL_NAME)) or span.name
 
 
@@ -300,11 +301,7 @@ def _call_text(span: ReadableSpan) -> str:
     """Return a tool call's arguments and error, shortened, for display after its name."""
     arguments = " ".join(_leaves((span.attributes or {}).get(semconv.INPUT_VALUE)))
     error = error_of(span) if _has_failed(span) else ""
-    return "".join(
-        f"{mark}{_one_line(text[:EXCERPT_AFTER])}{'…' if len(text) > EXCERPT_AFTER else ''}"
-        for mark, text in ((" ", arguments), (" → ", error))
-        if text
-    )
+    return "".join(f"{mark}{_excerpt(text, 0, 0)[0]}" for mark, text in ((" ", arguments), (" → ", error)) if text)
 
 
 def _has_failed(span: ReadableSpan) -> bool:
