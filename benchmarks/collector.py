@@ -18,7 +18,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from otel_rollout.catalog import count_folder
+from otel_rollout.catalog import Run
 from scripts.otelcol import NotHereError, ensure
 from tests.servers.otelcol_server import Otelcol
 from tests.servers.process import ServerProcess, answers_http, free_port
@@ -111,7 +111,7 @@ def _sample(tiers: Mapping[str, Usage]) -> None:
 
 
 def _stored(traces: Path) -> int:
-    return count_folder(traces).spans if traces.exists() and any(traces.iterdir()) else 0
+    return sum(step.spans for step in Run([traces]).steps()) if traces.exists() and any(traces.iterdir()) else 0
 
 
 def main() -> None:

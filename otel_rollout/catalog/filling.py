@@ -158,16 +158,14 @@ def _read_files(
     long = monotonic() + SECONDS_UNTIL_PROGRESS
     while waiting:
         connection.execute("BEGIN IMMEDIATE")
-        changed: dict[str, None] = {}
         end = monotonic() + SECONDS_BETWEEN_COMMITS
         while waiting:
             place = waiting.pop()
-            changed.update(_read_file(connection, place, found.get(place)))
+            _join(connection, folders, _read_file(connection, place, found.get(place)))
             if monotonic() >= long:
                 on_progress(total - len(waiting), total, "file")
             if monotonic() >= end:
                 break
-        _join(connection, folders, changed)
         connection.execute("COMMIT")
 
 
