@@ -157,8 +157,13 @@ class TestNoPlace:
         holder = sqlite3.connect(path, isolation_level=None)
         holder.execute("BEGIN IMMEDIATE")
         monkeypatch.setattr("otel_rollout.catalog.database.SECONDS_TO_WAIT", 0.01)
+        tried = []
+        connect = sqlite3.connect
+        monkeypatch.setattr(sqlite3, "connect", lambda *given, **more: tried.append(given) or connect(*given, **more))
         write_folder(folder, make_trajectory(1, 9))
         assert count(folder) == 5
+        # Once, as long as it may wait, and in memory.
+        assert len(tried) == 2
         holder.execute("ROLLBACK")
         holder.close()
         assert path.exists()

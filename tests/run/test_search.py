@@ -151,6 +151,12 @@ class TestToolsAndErrors:
         assert [(hit.sample_index, hit.excerpt) for hit in found["failed"]] == [(0, failed)]
         assert {hit.excerpt[hit.start : hit.end] for hits in found.values() for hit in hits} == {"sandbox"}
 
+    def test_tools_of_openllmetry(self, tmp_path):
+        """A call is one by the name that other programs give its kind, too."""
+        call = make_span("sandbox.run", 9, trace_id_of(1, 0, 0), attributes={"traceloop.span.kind": "tool"})
+        write_folder(tmp_path, [call, *trajectory(1, 0)])
+        assert [hit.excerpt for hit in search(tmp_path, "sandbox", "tool")] == ["sandbox.run"]
+
     @pytest.mark.parametrize("text", ["timeouterror", "took 30 s", "no luck"])
     def test_errors(self, folder, text):
         """The type, the message and the status of a span that failed."""
