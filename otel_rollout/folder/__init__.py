@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from otel_rollout.folder.append_file import AppendFile, FileGoneError
     from otel_rollout.folder.compression import BodyTooLargeError, decompress
-    from otel_rollout.folder.frames import DamagedFrameError, append_frame, frame_of, read_frame, scan_frames
+    from otel_rollout.folder.frames import append_frame, frame_of, read_frame, scan_frames
     from otel_rollout.folder.index import IndexEntry, entry_of, index_line
     from otel_rollout.folder.index_reading import read_index
     from otel_rollout.folder.journal import Journal
@@ -25,7 +25,7 @@ else:
         {
             "append_file": ("FileGoneError", "AppendFile"),
             "compression": ("BodyTooLargeError", "decompress"),
-            "frames": ("DamagedFrameError", "append_frame", "frame_of", "read_frame", "scan_frames"),
+            "frames": ("append_frame", "frame_of", "read_frame", "scan_frames"),
             "index": ("IndexEntry", "entry_of", "index_line"),
             "index_reading": ("read_index",),
             "journal": ("Journal",),

@@ -67,10 +67,6 @@ class Frame(NamedTuple):
     is_json: bool = False
 
 
-class DamagedFrameError(UnreadableTraceError):
-    """A frame is torn, or its bytes are not those that were written."""
-
-
 def append_frame(file: AppendFile, *pieces: bytes | memoryview) -> Frame:
     """Append a request to a file, and return its frame, without the request.
 
@@ -155,7 +151,7 @@ def read_frame(path: str | os.PathLike[str], offset: int, length: int, checksum:
         checksum: The checksum that it must have, in hexadecimal; empty for any.
 
     Raises:
-        DamagedFrameError: There is no whole frame, or another one.
+        UnreadableTraceError: There is no whole frame, or another one.
         MissingExtraError: zstandard isn't installed.
     """
     try:
@@ -164,7 +160,7 @@ def read_frame(path: str | os.PathLike[str], offset: int, length: int, checksum:
             raise ValueError(f"it is torn: {len(data)} of {length} bytes")
         return request_of(data, checksum)
     except ValueError as error:
-        raise DamagedFrameError(f"{path}: the frame at {offset} is damaged: {error}") from error
+        raise UnreadableTraceError(f"{path}: the frame at {offset} is damaged: {error}") from error
 
 
 def scan_frames(path: str | os.PathLike[str], start: int = 0) -> Iterator[Frame]:

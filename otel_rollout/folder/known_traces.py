@@ -67,11 +67,10 @@ class KnownTrace:
         self.has_ended = self.has_ended or ends
 
     def count_memory(self) -> int:
-        """Count the memory that it takes, and return by how much that grew."""
-        before = self.memory
-        self.memory = TRACE_BYTES + len(self.ids) + PART_BYTES * len(self.parts)
-        self.memory += self.summary.size if self.summary is not None else 0
-        return self.memory - before
+        """Count the memory that it takes."""
+        summary = self.summary.size if self.summary is not None else 0
+        self.memory = TRACE_BYTES + len(self.ids) + PART_BYTES * len(self.parts) + summary
+        return self.memory
 
 
 class KnownTraces:
@@ -101,22 +100,15 @@ class KnownTraces:
     def open(self, trace_id: bytes, trace: KnownTrace) -> None:
         """Add an open trace, or note that it has a new span."""
         trace.last_seen = monotonic()
-        self._forget_written(trace_id)
-        if trace.has_ended:
-            self._running.pop(trace_id, None)
-        traces = self._ended if trace.has_ended else self._running
-        traces[trace_id] = trace
-        traces.move_to_end(trace_id)
+        self._remove(trace_id)
+        (self._ended if trace.has_ended else self._running)[trace_id] = trace
         self.memory += trace.count_memory()
 
     def close(self, trace_id: bytes, trace: KnownTrace) -> None:
         """Note that all of a trace is written; its spans are known if they come again, and late ones get its step."""
-        if self._running.pop(trace_id, None) or self._ended.pop(trace_id, None):
-            self.memory -= trace.memory
-        self._forget_written(trace_id)
-        trace.memory = 0
-        self._written_memory += trace.count_memory()
+        self._remove(trace_id)
         self._written[trace_id] = trace
+        self._written_memory += trace.count_memory()
         while self._written_memory > self._max_written_memory:
             self._written_memory -= self._written.popitem(last=False)[1].memory
 
@@ -139,26 +131,25 @@ class KnownTraces:
 
     def live_parts(self) -> Iterator[JournalPart]:
         """Yield the places of all lines in the journal."""
-        for traces in (self._running, self._ended):
-            for trace in traces.values():
-                yield from trace.parts
+        for trace in (*self._running.values(), *self._ended.values()):
+            yield from trace.parts
 
-    def _forget_written(self, trace_id: bytes) -> None:
-        known = self._written.pop(trace_id, None)
-        if known is not None:
-            self._written_memory -= known.memory
-            known.memory = 0
+    def _remove(self, trace_id: bytes) -> None:
+        trace = self._running.pop(trace_id, None) or self._ended.pop(trace_id, None)
+        if trace is not None:
+            self.memory -= trace.memory
+        elif (written := self._written.pop(trace_id, None)) is not None:
+            self._written_memory -= written.memory
 
 
 def known_ids(ids: bytes | bytearray, wanted: Collection[bytes]) -> set[bytes]:
     """Return the spans' ids among `ids`: at least those that are `wanted`."""
     if len(wanted) * len(ids) < MIN_SET_BYTES:
-        return {span_id for span_id in wanted if has_id(ids, span_id)}
+        return {span_id for span_id in wanted if _has_id(ids, span_id)}
     return {bytes(ids[place : place + 8]) for place in range(0, len(ids), 8)}
 
 
-def has_id(ids: bytes | bytearray, span_id: bytes) -> bool:
-    """Return True if a span's id is among `ids`."""
+def _has_id(ids: bytes | bytearray, span_id: bytes) -> bool:
     place = ids.find(span_id)
     while place >= 0:
         if not place % 8:

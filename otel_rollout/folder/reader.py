@@ -149,12 +149,6 @@ def without_summary(row: IndexEntry) -> IndexEntry:
     return IndexEntry._make([*(intern(value) if type(value) is str else value for value in row[:-1]), b""])
 
 
-def _may_be_in(row: IndexEntry, selection: Selection) -> bool:
-    """Return True if a row's trajectory can match by its step; a part without one is joined with others first."""
-    step = row.step
-    return step is None or selection.takes_step(step, validate=row.validate is True)
-
-
 def parts_by_trace(parts: Iterable[Part]) -> dict[str, list[Part]]:
     """Return the parts of each trace; a line that comes twice counts once."""
     traces: dict[str, list[Part]] = {}

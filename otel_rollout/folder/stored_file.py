@@ -232,16 +232,19 @@ class StoredFile:
             rows = [row for row in rows if row.offset >= known.end]
         # After the index: what a process appends meanwhile is missing there, and not missing here.
         size = size_of(self._place)
-        end = _covered(rows, known.end)
-        is_sound = end is not None and (end == size or (end < size and (not rows or self._is_frame(rows[-1]))))
+        *offsets, end = accumulate((row.length for row in rows), initial=known.end)
+        has_no_gap = offsets == [row.offset for row in rows]
+        is_sound = has_no_gap and (end == size or (end < size and (not rows or self._is_frame(rows[-1]))))
         if not is_sound and known.end:
             return self._frames(NOTHING_READ)
-        if not is_sound:
-            # A line may be missing, doubled, or of another file: check each.
-            rows = self._standing(rows, size)
         found: list[IndexEntry] = []
         at = known.end
-        for row in rows:
+        for row in rows if is_sound else sorted(rows, key=attrgetter("offset")):
+            # A line may be missing, doubled, or of another file: check each.
+            if not is_sound and (row.offset < at or not self._is_frame(row)):
+                if row.offset >= size:
+                    self._report("torn frame", row.offset)
+                continue
             if at < row.offset:
                 found += self._entries(scan_frames(self._place, at), row.offset)
             found.append(row)
@@ -249,19 +252,6 @@ class StoredFile:
         if at < size:
             found += self._entries(scan_frames(self._place, at), size)
         return Reading(found, known.end, Extent(end, index_end) if is_sound and end else NOTHING_READ)
-
-    def _standing(self, rows: Sequence[IndexEntry], size: int) -> list[IndexEntry]:
-        """Return the rows whose frames are at their offsets, in order, without duplicates."""
-        found: list[IndexEntry] = []
-        end = 0
-        for row in sorted(rows, key=attrgetter("offset")):
-            offset = row.offset
-            if offset >= size:
-                self._report("torn frame", offset)
-            elif offset >= end and self._is_frame(row):
-                found.append(row)
-                end = offset + row.length
-        return found
 
     def _entries(self, requests: Iterable[Frame], end: float = inf) -> Iterator[IndexEntry]:
         """Yield the rows of requests that begin before an offset, and report what is none."""
@@ -298,12 +288,6 @@ class StoredFile:
 
 Part: TypeAlias = tuple[StoredFile, IndexEntry]
 """The spans of one trace in one line: the file and the row."""
-
-
-def _covered(rows: Sequence[IndexEntry], start: int = 0) -> int | None:
-    """Return the end of the last row if the rows leave no gap from `start` on; else None."""
-    ends = [*accumulate((row.length for row in rows), initial=start)]
-    return ends[-1] if [row.offset for row in rows] == ends[:-1] else None
 
 
 @lru_cache(1)

@@ -12,10 +12,10 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from otel_rollout.errors import UnreadableTraceError
 from otel_rollout.files import exclusive_lock, is_being_written
 from otel_rollout.folder import (
     AppendFile,
-    DamagedFrameError,
     FileGoneError,
     append_frame,
     frames,
@@ -81,7 +81,7 @@ class TestScanning:
         data = bytearray(zstandard.compress(b"x" * 70_000))
         header = b"\x28\xb5\x2f\xfd\xe0" + (2**60).to_bytes(8, "little")
         path.write_bytes(header + data[9:])
-        with pytest.raises(DamagedFrameError):
+        with pytest.raises(UnreadableTraceError):
             read_frame(path, 0, path.stat().st_size)
         assert list(scan_frames(path)) == [Frame(0, path.stat().st_size, fault="a damaged frame")]
 
@@ -92,7 +92,7 @@ class TestScanning:
         assert path.stat().st_size < 10_000
         tracemalloc.start()
         try:
-            with pytest.raises(DamagedFrameError, match="claims a request of 268,435,457 bytes"):
+            with pytest.raises(UnreadableTraceError, match="claims a request of 268,435,457 bytes"):
                 read_frame(path, 0, path.stat().st_size)
             assert tracemalloc.get_traced_memory()[1] < 2**20
         finally:
@@ -101,7 +101,7 @@ class TestScanning:
     def test_another_frame_than_the_index_has(self, path):
         """It is told by its checksum."""
         frames = list(scan_frames(path))
-        with pytest.raises(DamagedFrameError, match="another one"):
+        with pytest.raises(UnreadableTraceError, match="another one"):
             read_frame(path, *frames[4][:2], frames[3].checksum)
 
     @settings(max_examples=100)
