@@ -23,7 +23,7 @@ _PIECE_BYTES: Final = 1024
 _MAX_MEMBERS: Final = 64
 
 
-class BodyTooLargeError(Exception):
+class BodyTooLargeError(ValueError):
     """A body has more bytes than the limit; the message says which."""
 
 

@@ -58,16 +58,11 @@ class Policy(NamedTuple):
 
 
 class _Line(NamedTuple):
-    """New spans of one trace, its root last, their ids and their request."""
+    """New spans of one trace, its root last, and their request, of this many bytes."""
 
     spans: Sequence[EncodedSpan]
-    ids: bytes
     request: bytes
-
-    @property
-    def size(self) -> int:
-        """The size of the request."""
-        return len(self.request)
+    size: int
 
 
 class FolderWriter:
@@ -228,7 +223,7 @@ class FolderWriter:
             if not trace.parts:
                 trace.summary = _summary_of(trace_id, [])
             trace.add_part(part, ends=line.spans[-1].is_root)
-            trace.add_ids(line.ids)
+            trace.add_ids([span.span_id for span in line.spans])
             if trace.summary is not None:
                 trace.summary.add([span.readable for span in line.spans])
             self.traces.open(trace_id, trace)
@@ -254,7 +249,7 @@ class FolderWriter:
         trace = self.traces.get(trace_id) or KnownTrace()
         self._write_parts(trace_id, trace, more)
         for line in more:
-            trace.add_ids(line.ids)
+            trace.add_ids([span.span_id for span in line.spans])
             trace.has_ended = True
         self.traces.close(trace_id, trace)
         self.written += 1
@@ -311,7 +306,7 @@ def _lines_of(spans: list[EncodedSpan]) -> list[_Line]:
         request = join_spans(group)
         if len(request) > MAX_SPAN_LINE_BYTES:
             raise ValueError(f"a span of {len(request):,} bytes: the limit is {MAX_SPAN_LINE_BYTES:,}")
-        lines.append(_Line(group, b"".join([span.span_id for span in group]), request))
+        lines.append(_Line(group, request, len(request)))
     return lines
 
 

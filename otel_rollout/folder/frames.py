@@ -34,15 +34,8 @@ _HEADER_BYTES: Final = 18
 """The most bytes that zstd's header of a frame has."""
 
 
-class _Codecs(threading.local):
-    """The compressors and the decompressor of a thread, kept for all files: one takes megabytes."""
-
-    def __init__(self) -> None:
-        self.compressors: dict[int, Any] = {}
-        self.decompressor: Any = None
-
-
-_codecs: Final = _Codecs()
+_codecs: Final = threading.local()
+"""The compressor for each level and the decompressor of a thread, kept for all files: one takes megabytes."""
 
 
 class Frame(NamedTuple):
@@ -93,14 +86,14 @@ def frame_of(request: bytes | memoryview, level: int = LEVEL) -> bytes:
     Raises:
         MissingExtraError: zstandard isn't installed.
     """
-    compressor = _codecs.compressors.get(level)
-    if compressor is None:
+    codecs = vars(_codecs)
+    if (name := str(level)) not in codecs:
         module = require_zstandard()
         parameters = module.ZstdCompressionParameters.from_level(
             level, window_log=WINDOW_LOG, write_checksum=True, write_content_size=True
         )
-        compressor = _codecs.compressors[level] = module.ZstdCompressor(compression_params=parameters)
-    frame: bytes = compressor.compress(request)
+        codecs[name] = module.ZstdCompressor(compression_params=parameters)
+    frame: bytes = codecs[name].compress(request)
     return frame
 
 
@@ -122,10 +115,11 @@ def request_of(frame: bytes, checksum: str = "") -> bytes:
         raise ValueError("it has no content size")
     if checksum and frame[-CHECKSUM_BYTES:].hex() != checksum:
         raise ValueError("it is another one")
-    if _codecs.decompressor is None:
-        _codecs.decompressor = require_zstandard().ZstdDecompressor()
+    codecs = vars(_codecs)
+    if "decompressor" not in codecs:
+        codecs["decompressor"] = require_zstandard().ZstdDecompressor()
     try:
-        request: bytes = _codecs.decompressor.decompress(frame)
+        request: bytes = codecs["decompressor"].decompress(frame)
     except (require_zstandard().ZstdError, MemoryError) as error:
         raise ValueError(str(error)) from error
     return request

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -51,9 +51,9 @@ class KnownTrace:
         """True if the training step is known."""
         return self.step is not None or (self.summary is not None and self.summary.step is not None)
 
-    def add_ids(self, ids: bytes | bytearray) -> None:
+    def add_ids(self, ids: Iterable[bytes]) -> None:
         """Add the ids of new spans, among which each later one is looked up."""
-        self.ids += ids
+        self.ids += b"".join(ids)
         if len(self.ids) > MAX_ID_BYTES:
             del self.ids[: len(self.ids) - MAX_ID_BYTES // 2]
 

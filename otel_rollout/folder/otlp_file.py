@@ -20,13 +20,7 @@ import orjson
 
 from otel_rollout.errors import UnreadableTraceError
 from otel_rollout.files.file_lock import open_to_read
-from otel_rollout.folder.compression import (
-    MAGICS,
-    BodyTooLargeError,
-    CutOffError,
-    DecompressedFile,
-    decompress,
-)
+from otel_rollout.folder.compression import MAGICS, CutOffError, DecompressedFile, decompress
 from otel_rollout.folder.frames import MAGIC, MAX_LINE_BYTES, Frame, claimed_size, scan_frames
 from otel_rollout.text.json_marks import marks_outside_text
 
@@ -142,10 +136,7 @@ def request_in(body: bytes) -> tuple[bytes, bool]:
         ValueError: It is damaged, or too large.
     """
     if body.startswith(MAGIC):
-        try:
-            body = decompress(body, "zstd", MAX_LINE_BYTES)
-        except BodyTooLargeError as error:
-            raise ValueError(str(error)) from error
+        body = decompress(body, "zstd", MAX_LINE_BYTES)
     return body, body.lstrip()[:1] == _BRACE
 
 

@@ -127,12 +127,7 @@ class StoredFile:
         on_problem: Called for everything in it that can't be read.
     """
 
-    def __init__(
-        self,
-        file: TraceFile,
-        cache: LineCache,
-        on_problem: Callable[[ReadProblem], None],
-    ) -> None:
+    def __init__(self, file: TraceFile, cache: LineCache, on_problem: Callable[[ReadProblem], None]) -> None:
         self.file = file
         self._place = file.place
         self._cache = cache

@@ -13,23 +13,11 @@ from typing import Final, NamedTuple
 
 from otel_rollout.errors import NoTracesError
 from otel_rollout.files.file_lock import is_being_written
-from otel_rollout.folder.layout import (
-    BUNDLE_STEPS,
-    FOREIGN,
-    FRAMES,
-    INDEX,
-    NO_STEP,
-    OPEN,
-    VALIDATE,
-    ZST,
-    first_step_of,
-    is_frame_file,
-    worker_of,
-)
+from otel_rollout.folder import layout
 from otel_rollout.folder.selection import Selection
 
 EVERYTHING: Final = Selection()
-_ENDINGS: Final = (FRAMES, *FOREIGN)
+_ENDINGS: Final = (layout.FRAMES, *layout.FOREIGN)
 
 
 class StepKey(NamedTuple):
@@ -47,7 +35,7 @@ class StepKey(NamedTuple):
     @property
     def place(self) -> tuple[bool, int]:
         """The first step of its bundle, which sorts as the bundles do."""
-        return self.has_no_step, self.step - self.step % BUNDLE_STEPS
+        return self.has_no_step, self.step - self.step % layout.BUNDLE_STEPS
 
     def is_in(self, selection: Selection) -> bool:
         """Return True if trajectories of this step can match."""
@@ -78,23 +66,23 @@ class TraceFile(NamedTuple):
     @property
     def has_frames(self) -> bool:
         """True if its requests are frames, as ours are."""
-        return self.place.endswith(FRAMES)
+        return self.place.endswith(layout.FRAMES)
 
     @property
     def is_journal(self) -> bool:
         """True if it is a journal of ours, from which frames are removed again."""
         folder, name = os.path.split(self.place)
-        return is_frame_file(name) and os.path.basename(folder) == OPEN  # noqa: PTH119 - one of many
+        return layout.is_frame_file(name) and os.path.basename(folder) == layout.OPEN  # noqa: PTH119 - one of many
 
     @property
     def worker(self) -> str:
         """The name of the process that writes it."""
-        return worker_of(self.place)
+        return layout.worker_of(self.place)
 
     def disk_bytes(self) -> int:
         """Return the size of the file and its index; 0 once it is gone."""
         size = 0
-        for path in (self.place, *((self.index_place, self.index_place + ZST) if self.index_place else ())):
+        for path in (self.place, *((self.index_place, self.index_place + layout.ZST) if self.index_place else ())):
             with suppress(FileNotFoundError):
                 size += os.stat(path).st_size  # noqa: PTH116 - one of many
         return size
@@ -164,7 +152,7 @@ def _walk(folder: str, selection: Selection) -> tuple[list[TraceFile], bool]:
             elif entry.is_dir(follow_symlinks=False) or (entry.is_symlink() and os.path.isdir(place)):  # noqa: PTH112
                 if not entry.name.startswith("."):
                     (waiting.appendleft if entry.is_symlink() else waiting.append)((place, within))
-            elif place.endswith(_ENDINGS) and not place.endswith((INDEX, INDEX + ZST)):
+            elif place.endswith(_ENDINGS) and not place.endswith((layout.INDEX, layout.INDEX + layout.ZST)):
                 has_traces = True
                 files.append(TraceFile(place, _index_of(place, entries.__contains__), bundle))
     return files, has_traces
@@ -177,13 +165,13 @@ def _may_be_in(bundle: StepKey, selection: Selection) -> bool:
 
 def _index_of(place: str, is_file: Callable[[str], object]) -> str | None:
     """Return the open index of a file, if it has that or the closed one."""
-    index = place.removesuffix(FRAMES) + INDEX
-    return index if place.endswith(FRAMES) and (is_file(index) or is_file(index + ZST)) else None
+    index = place.removesuffix(layout.FRAMES) + layout.INDEX
+    return index if place.endswith(layout.FRAMES) and (is_file(index) or is_file(index + layout.ZST)) else None
 
 
 def _bundle_of(above: str, name: str) -> StepKey | None:
     """Return the first step of a bundle by its place; None if it is none: then the lines themselves have the step."""
-    if name == NO_STEP:
+    if name == layout.NO_STEP:
         return NO_STEPS
-    first = first_step_of(name)
-    return None if first is None else StepKey(False, first, os.path.basename(above) == VALIDATE)  # noqa: PTH119
+    first = layout.first_step_of(name)
+    return None if first is None else StepKey(False, first, os.path.basename(above) == layout.VALIDATE)  # noqa: PTH119

@@ -166,7 +166,7 @@ class StoredSpans:
             for stored, row in self._parts.pop(trace_id, ()):
                 # A span that can't be read is damaged, and comes again.
                 with suppress(OSError, ValueError):
-                    ids = b"".join(stored.read_ids(row))
+                    ids = stored.read_ids(row)
                     trace = traces.get(trace_id) or KnownTrace()
                     trace.add_ids(ids)
                     if not trace.parts:
