@@ -69,9 +69,14 @@ def bundle_folder(step: int | None, *, validate: bool) -> str:
     """
     if step is None:
         return NO_STEP
-    first = max(step - step % BUNDLE_STEPS, INT64_MIN)
+    first = bundle_start(step)
     name = f"steps={first:06d}-{first + BUNDLE_STEPS - 1:06d}"
     return f"{VALIDATE}/{name}" if validate else name
+
+
+def bundle_start(step: int) -> int:
+    """Return the first step of a step's bundle."""
+    return max(step - step % BUNDLE_STEPS, INT64_MIN)
 
 
 def first_step_of(name: str) -> int | None:

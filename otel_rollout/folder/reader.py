@@ -23,9 +23,10 @@ from otel_rollout.facts.summaries import merge_late, summarise_trajectory
 from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.folder.index import IndexEntry
 from otel_rollout.folder.index_reading import lacks_inferred, summary_of_row
+from otel_rollout.folder.layout import bundle_start
 from otel_rollout.folder.selection import Selection
 from otel_rollout.folder.stored_file import LineCache, MovedError, Part, ReadProblem, StoredFile
-from otel_rollout.folder.trace_files import NO_STEPS, StepKey, TraceFile, find_trace_files
+from otel_rollout.folder.trace_files import NO_STEPS, TraceFile, find_trace_files
 from otel_rollout.text.plain_text import printable
 from otel_rollout.text.sanitize import clean
 
@@ -101,6 +102,9 @@ def _trajectories(
         everything = (part for file in find_trace_files(folder) for part in parts_of(file))
         return [part for part in everything if part[1].trace_id == trace_id]
 
+    def takes_step(row: IndexEntry) -> bool:
+        return selection.takes_step(row.step, validate=row.validate is True)
+
     # Journals, and files outside our folders: only their lines have the step.
     # Spans without a step: their writer had forgotten the trace, or another program wrote the root.
     loose = parts_by_trace(
@@ -117,29 +121,32 @@ def _trajectories(
     bundles: dict[tuple[bool, int], tuple[list[TraceFile], list[str]]] = {}
     for each in files:
         if each.bundle not in (None, NO_STEPS):
-            bundles.setdefault(each.bundle.place, ([], []))[0].append(each)
+            bundles.setdefault(each.bundle[:2], ([], []))[0].append(each)
     for trace_id, parts in loose.items():
-        bundles.setdefault(_key_of(main_row(parts)).place, ([], []))[1].append(trace_id)
+        step = main_row(parts).step
+        place = (True, 0) if step is None else (False, bundle_start(step))
+        bundles.setdefault(place, ([], []))[1].append(trace_id)
     for _, (placed, ids) in sorted(bundles.items()):
         own = [
             part
             for each in placed
             for part in parts_of(each)
             # A part without a step is joined with others first.
-            if part[1].step is None or _key_of(part[1]).is_in(selection)
+            if part[1].step is None or takes_step(part[1])
         ]
         ids += [row.trace_id for _, row in own]
         joined = [part for trace_id in ids if trace_id in loose for part in loose.pop(trace_id)]
         rows = ((main_row(parts), parts) for parts in parts_by_trace([*own, *joined]).values())
-        found = (each for each in rows if _key_of(each[0]).is_in(selection) and selection.takes(each[0]))
-        waiting = sorted(found, key=lambda each: _key_of(each[0]))[::-1]
+        found = (each for each in rows if takes_step(each[0]) and selection.takes(each[0]))
+        waiting = sorted(found, key=_order_of)[::-1]
         while waiting:
             # Not kept: it holds its spans once they were read.
             yield RecordedTrajectory(*waiting.pop(), find)
 
 
-def _key_of(row: IndexEntry) -> StepKey:
-    return StepKey.of(row.step, validate=row.validate is True)
+def _order_of(found: tuple[IndexEntry, Sequence[Part]]) -> tuple[bool, int, bool]:
+    row, _ = found
+    return row.step is None, row.step or 0, row.validate is True
 
 
 def without_summary(row: IndexEntry) -> IndexEntry:

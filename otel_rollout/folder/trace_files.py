@@ -20,29 +20,15 @@ EVERYTHING: Final = Selection()
 _ENDINGS: Final = (layout.FRAMES, *layout.FOREIGN)
 
 
-class StepKey(NamedTuple):
-    """The sort key of trajectories: a step's training before its validation, those without a step last."""
+class Bundle(NamedTuple):
+    """The first step of a bundle; training's sorts before its validation, spans without a step last."""
 
     has_no_step: bool
-    step: int
+    first: int
     validate: bool
 
-    @classmethod
-    def of(cls, step: int | None, *, validate: bool) -> StepKey:
-        """Return the key of a step."""
-        return cls(True, 0, False) if step is None else cls(False, step, validate)
 
-    @property
-    def place(self) -> tuple[bool, int]:
-        """The first step of its bundle, which sorts as the bundles do."""
-        return self.has_no_step, self.step - self.step % layout.BUNDLE_STEPS
-
-    def is_in(self, selection: Selection) -> bool:
-        """Return True if trajectories of this step can match."""
-        return selection.takes_step(None if self.has_no_step else self.step, validate=self.validate)
-
-
-NO_STEPS: Final = StepKey(True, 0, False)
+NO_STEPS: Final = Bundle(True, 0, False)
 
 
 class TraceFile(NamedTuple):
@@ -51,12 +37,12 @@ class TraceFile(NamedTuple):
     Args:
         place: The file's path, as a string: a step can have hundreds of files.
         index_place: The path of its index, if it has one, open or closed.
-        bundle: The first step of its bundle, or `NO_STEPS`; None if its folder is named for neither.
+        bundle: Its bundle, or `NO_STEPS`; None if its folder is named for neither.
     """
 
     place: str
     index_place: str | None
-    bundle: StepKey | None
+    bundle: Bundle | None
 
     @property
     def path(self) -> Path:
@@ -130,7 +116,7 @@ def _walk(folder: str, selection: Selection) -> tuple[list[TraceFile], bool]:
     files: list[TraceFile] = []
     has_traces = False
     listed: set[tuple[int, int]] = set()
-    waiting: deque[tuple[str, StepKey | None]] = deque([(folder, None)])
+    waiting: deque[tuple[str, Bundle | None]] = deque([(folder, None)])
     while waiting:
         path, bundle = waiting.pop()
         try:
@@ -158,9 +144,9 @@ def _walk(folder: str, selection: Selection) -> tuple[list[TraceFile], bool]:
     return files, has_traces
 
 
-def _may_be_in(bundle: StepKey, selection: Selection) -> bool:
+def _may_be_in(bundle: Bundle, selection: Selection) -> bool:
     """Return False for a bundle without matching trajectories; spans without a step may belong to any of them."""
-    return bundle.has_no_step or selection.takes_bundle(bundle.step, validate=bundle.validate)
+    return bundle.has_no_step or selection.takes_bundle(bundle.first, validate=bundle.validate)
 
 
 def _index_of(place: str, is_file: Callable[[str], object]) -> str | None:
@@ -169,9 +155,9 @@ def _index_of(place: str, is_file: Callable[[str], object]) -> str | None:
     return index if place.endswith(layout.FRAMES) and (is_file(index) or is_file(index + layout.ZST)) else None
 
 
-def _bundle_of(above: str, name: str) -> StepKey | None:
+def _bundle_of(above: str, name: str) -> Bundle | None:
     """Return the first step of a bundle by its place; None if it is none: then the lines themselves have the step."""
     if name == layout.NO_STEP:
         return NO_STEPS
     first = layout.first_step_of(name)
-    return None if first is None else StepKey(False, first, os.path.basename(above) == layout.VALIDATE)  # noqa: PTH119
+    return None if first is None else Bundle(False, first, os.path.basename(above) == layout.VALIDATE)  # noqa: PTH119
