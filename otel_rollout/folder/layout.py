@@ -118,9 +118,7 @@ def running_path(folder: Path, worker: str) -> Path:
 def worker_of(path: str | os.PathLike[str]) -> str:
     """Return the name of the worker that wrote a file of a trace folder or a spool."""
     name = os.path.basename(path)  # noqa: PTH119 - readers have strings, and many
-    for ending in (CLOSED_INDEX, INDEX, FRAMES, *FOREIGN, RUNNING):
-        if name.endswith(ending):
-            name = name.removesuffix(ending)
-            break
+    endings = (CLOSED_INDEX, INDEX, FRAMES, *FOREIGN, RUNNING)
+    name = next((name.removesuffix(ending) for ending in endings if name.endswith(ending)), name)
     match = _WORKER.fullmatch(name)
     return match[1] if match else name

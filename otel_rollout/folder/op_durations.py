@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -24,7 +24,7 @@ class OpDurations:
     """The durations of ops, by name."""
 
     def __init__(self) -> None:
-        self._counts: dict[str, Counter[int]] = {}
+        self._counts: defaultdict[str, Counter[int]] = defaultdict(Counter)
 
     def add(self, spans: Iterable[ReadableSpan]) -> None:
         """Count ended spans other than roots; names beyond a bound are left out."""
@@ -32,20 +32,15 @@ class OpDurations:
             if span.parent is None or span.start_time is None or span.end_time is None:
                 continue
             name = span.name[:MAX_CHARACTERS]
-            counts = self._counts.get(name)
-            if counts is None:
-                if len(self._counts) >= MAX_NAMES:
-                    continue
-                counts = self._counts[name] = Counter()
-            counts[_bucket((span.end_time - span.start_time) / 1e9)] += 1
+            if name in self._counts or len(self._counts) < MAX_NAMES:
+                self._counts[name][_bucket((span.end_time - span.start_time) / 1e9)] += 1
 
     def merge(self, given: Mapping[str, Mapping[str, int]]) -> None:
         """Add the counts that `as_json` of another process returned; what has another form is left out."""
         for name, buckets in given.items():
-            counts = self._counts.setdefault(name, Counter())
             for bucket, count in buckets.items():
                 if bucket in _BUCKETS and type(count) is int and count > 0:
-                    counts[int(bucket)] += count
+                    self._counts[name][int(bucket)] += count
 
     def as_json(self) -> dict[str, dict[str, int]]:
         """Return the counts by name and bucket."""

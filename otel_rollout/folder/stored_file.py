@@ -35,8 +35,6 @@ MAX_CACHED_BYTES: Final = 32 * 2**20
 
 MAX_DECOMPRESSED_BYTES: Final = 2**28
 """A file of another program that is compressed as a whole is read in memory, up to this."""
-_FOR_IMPORT: Final = "large compressed file for `otel-rollout import`"
-_NO_OTLP: Final = "file without OTLP"
 _FRAME_FAULTS: Final = ("torn frame", "damaged frame")
 _REQUEST_FAULTS: Final = ("torn request", "unreadable request")
 
@@ -140,8 +138,7 @@ class StoredFile:
 
     def stored_bytes(self, row: IndexEntry) -> int:
         """Return the size of a row's trace on disk: its share of a line that has several."""
-        length: int = row.length
-        return length // self.shared.get(row.offset, 1)
+        return row.length // self.shared.get(row.offset, 1)
 
     @cached_property
     def _foreign(self) -> OtlpFile | None:
@@ -165,19 +162,17 @@ class StoredFile:
         try:
             if (foreign := self._foreign) is None:
                 return self._frames(known)
-            if foreign.is_compressed and _data_of(self._place, self._identity()) is None:
-                self._report(_FOR_IMPORT, 0)
-                return Reading(())
-            return Reading([*self._entries(foreign.requests())])
+            if not foreign.is_compressed or self._data() is not None:
+                return Reading([*self._entries(foreign.requests())])
+            self._report("large compressed file for `otel-rollout import`", 0)
         except NoOtlpFileError:
-            self._report(_NO_OTLP, 0)
-            return Reading(())
+            self._report("file without OTLP", 0)
         except FileNotFoundError:
             # Old steps may be removed meanwhile.
-            return Reading(())
+            pass
         except OSError:
             self._report("unreadable file", 0)
-            return Reading(())
+        return Reading(())
 
     def read_spans(self, row: IndexEntry) -> list[ReadableSpan]:
         """Return the spans of a row.
@@ -211,11 +206,9 @@ class StoredFile:
         offset, length, checksum = row.offset, row.length, row.checksum
         if (foreign := self._foreign) is None:
             return read_frame(self._place, offset, length, checksum)
-        if foreign.is_compressed:
-            data = (_data_of(self._place, self._identity()) or b"")[offset : offset + length]
-        else:
-            data = read_range(self._place, offset, length)
-        request, is_json = request_in(data)
+        data = self._data() or b"" if foreign.is_compressed else None
+        body = read_range(self._place, offset, length) if data is None else data[offset : offset + length]
+        request, is_json = request_in(body)
         if f"{crc32(request):08x}" != checksum:
             raise ValueError("another request")
         return otlp.request_of_json(request) if is_json else request
@@ -269,9 +262,9 @@ class StoredFile:
                 self.shared[each.offset] = len(entries)
             yield from entries
 
-    def _identity(self) -> tuple[int, int]:
+    def _data(self) -> bytes | None:
         status = os.stat(self._place)  # noqa: PTH116 - as a string, as all others
-        return status.st_size, status.st_mtime_ns
+        return _data_of(self._place, (status.st_size, status.st_mtime_ns))
 
     def _is_frame(self, row: IndexEntry) -> bool:
         data = read_range(self._place, row.offset, row.length)
