@@ -137,6 +137,7 @@ class TestLocks:
         with exclusive_lock(path) as taken:
             assert taken is None
         file.close()
+        file.close()
         assert not is_being_written(path)
         with exclusive_lock(path) as taken:
             assert taken is not None
