@@ -12,8 +12,8 @@ from contextlib import suppress
 from functools import lru_cache
 from operator import itemgetter
 from os import PathLike
-from types import NoneType, UnionType
-from typing import Any, Final, get_args, get_origin, get_type_hints
+from types import NoneType
+from typing import Any, Final, get_args, get_type_hints
 
 import orjson
 
@@ -38,8 +38,7 @@ _ABSENT: Final[Mapping[str, Any]] = {
 _fields_of: Final[Callable[[Mapping[str, Any]], tuple[Any, ...]]] = itemgetter(*IndexEntry._fields[:-1])
 _is_trace_id: Final = re.compile("[0-9a-f]{32}").fullmatch
 _TYPES: Final[Sequence[frozenset[Any]]] = [
-    frozenset(get_args(hint) if get_origin(hint) is UnionType else (get_origin(hint) or hint,))
-    for hint in list(get_type_hints(IndexEntry).values())[:-1]
+    frozenset(get_args(hint) or (hint,)) for hint in list(get_type_hints(IndexEntry).values())[:-1]
 ]
 _NOT_INFERRED: Final = f'"{NOT_INFERRED}":true'.encode()
 

@@ -268,22 +268,9 @@ class RecordedTrajectory:
         self._find = find
         self._known = known
         self._spans = None
-        # Other programs write tags of any type.
-        given: Any = row
-        self.trace_id = row.trace_id
-        self.step = row.step
-        self.sample_index = given.sample_index
-        self.rollout_n = given.rollout_n
+        for name in _COPIED:
+            setattr(self, name, getattr(row, name))
         self.validate = row.validate is True
-        self.experiment_name = given.experiment_name
-        self.status = given.status
-        self.reward = row.reward
-        self.start_time = row.start_time
-        self.end_time = row.end_time
-        self.has_root = row.has_root
-        self.name = row.name
-        self.project_name = row.project_name
-        self.run_id = row.run_id
         if len(parts) > 1:
             self.start_time = min(entry.start_time for _, entry in parts)
             if not self.has_root:
@@ -476,3 +463,6 @@ class RecordedTrajectory:
             return lines[0]
         spans = {span.context.span_id: span for line in lines for span in line if span.context}
         return sorted(spans.values(), key=lambda span: span.parent is None)
+
+
+_COPIED: Final = tuple(name for name in IndexEntry._fields if name in RecordedTrajectory.__slots__)

@@ -62,32 +62,25 @@ class FolderBound:
         finally:
             self._thread = None
 
-    def enforce(self) -> int:
-        """Enforce the bound, and return the number of bytes removed.
+    def enforce(self) -> None:
+        """Enforce the bound.
 
         Only one process does this at a time: two would each take a file that the other has locked for one that is
         being written.
         """
         with self._lock, exclusive_folder_lock(self._folder) as is_locked:
-            return self._remove_oldest() if is_locked else 0
-
-    def _remove_oldest(self) -> int:
-        stored = self._stored()
-        excess = sum(file.bytes for file in stored) - self.max_bytes
-        if excess <= 0:
-            return 0
-        removed = 0
-        for file in sorted(stored):
-            if removed >= excess:
-                break
-            path = Path(file.path)
-            # By their names: the writer may have closed an index since.
-            if remove(path, *map(path.with_name, _indexes_of(path.name))):
-                removed += file.bytes
-                with suppress(OSError):
-                    # Unless it has files.
-                    path.parent.rmdir()
-        return removed
+            stored = sorted(self._stored()) if is_locked else []
+            excess = sum(file.bytes for file in stored) - self.max_bytes
+            for file in stored:
+                if excess <= 0:
+                    break
+                path = Path(file.path)
+                # By their names: the writer may have closed an index since.
+                if remove(path, *map(path.with_name, _indexes_of(path.name))):
+                    excess -= file.bytes
+                    with suppress(OSError):
+                        # Unless it has files.
+                        path.parent.rmdir()
 
     def _stored(self) -> list[_StoredFile]:
         """Return the files that we wrote, by their names and places; all others are not ours to remove."""

@@ -67,7 +67,6 @@ class LineCache:
 
     def __init__(self) -> None:
         self._lines: OrderedDict[tuple[str, int], tuple[int, dict[bytes, list[StoredSpan]]]] = OrderedDict()
-        self._bytes = 0
         self._lock = threading.Lock()
 
     def spans_of(self, trace_id: str, path: str, offset: int, read: Callable[[], bytes]) -> list[ReadableSpan]:
@@ -79,11 +78,9 @@ class LineCache:
         traces = otlp.traces_of(request)
         if len(traces) > 1:
             with self._lock:
-                if (path, offset) not in self._lines:
-                    self._bytes += len(request)
                 self._lines[path, offset] = len(request), traces
-                while self._bytes > MAX_CACHED_BYTES and len(self._lines) > 1:
-                    self._bytes -= self._lines.popitem(last=False)[1][0]
+                while len(self._lines) > 1 and sum(size for size, _ in self._lines.values()) > MAX_CACHED_BYTES:
+                    self._lines.popitem(last=False)
         return [*traces.get(number, ())]
 
 
