@@ -11,7 +11,7 @@ __getattr__ = lazy_names(
         "index": ("IndexEntry", "entry_of", "index_line"),
         "index_reading": ("read_index",),
         "journal": ("Journal",),
-        "layout": ("index_path", "bundle_folder", "running_path"),
+        "layout": ("index_path", "bundle_folder"),
         "lines": ("MAX_INDEX_LINE_BYTES", "seal_of"),
         "losses": ("append_losses", "describe_losses", "read_losses"),
         "op_durations": ("OpDurations",),

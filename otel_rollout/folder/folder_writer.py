@@ -231,9 +231,10 @@ class FolderWriter:
     def _make_room(self, changed: Iterable[bytes]) -> None:
         for trace_id in changed:
             trace = self.traces.get(trace_id)
-            if trace is not None and trace.size > (
-                MAX_LINE_BYTES if trace.has_place else self.policy.max_open_bytes // 8
-            ):
+            if trace is None:
+                continue
+            has_place = trace.step is not None or (trace.summary is not None and trace.summary.step is not None)
+            if trace.size > (MAX_LINE_BYTES if has_place else self.policy.max_open_bytes // 8):
                 self._write_parts(trace_id, trace)
                 self.traces.open(trace_id, trace)
         policy = self.policy

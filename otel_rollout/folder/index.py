@@ -51,8 +51,6 @@ class IndexEntry(NamedTuple):
     """The other facts, as a JSON object; empty if they could not be had."""
 
 
-_NAMES: Final = IndexEntry._fields[:-1]
-
 NOT_INFERRED: Final = "not_inferred"
 """The name in the facts of a line that lacks those that readers infer."""
 FACTS: Final = b',"facts":'
@@ -116,9 +114,8 @@ def _facts_of(builder: SummaryBuilder) -> bytes:
 
 def index_line(entry: IndexEntry) -> bytes:
     """Return an entry as a sealed line, with its line end."""
-    fields = {
-        name: value for name, value in zip(_NAMES, entry, strict=False) if value is not None and value is not False
-    }
+    given = zip(entry._fields[:-1], entry, strict=False)
+    fields = {name: value for name, value in given if value is not None and value is not False}
     start = orjson.dumps(fields)[:-1]
     if entry.summary:
         start = b"%b%b%b" % (start, FACTS, entry.summary)

@@ -25,7 +25,7 @@ from otel_rollout.facts.summaries import summary_of_json
 from otel_rollout.facts.table import LISTED, TrajectorySummary
 from otel_rollout.files.file_lock import size_of
 from otel_rollout.folder.frames import MAX_FRAME_BYTES, MAX_LINE_BYTES, Frame, scan_frames
-from otel_rollout.folder.index import FACTS, NOT_INFERRED, IndexEntry, entry_of
+from otel_rollout.folder.index import FACTS, IndexEntry, entry_of
 from otel_rollout.folder.layout import ZST
 from otel_rollout.folder.lines import read_lines
 from otel_rollout.text.sanitize import INT64_MAX, INT64_MIN
@@ -40,7 +40,6 @@ _is_trace_id: Final = re.compile("[0-9a-f]{32}").fullmatch
 _TYPES: Final[Sequence[frozenset[Any]]] = [
     frozenset(get_args(hint) or (hint,)) for hint in list(get_type_hints(IndexEntry).values())[:-1]
 ]
-_NOT_INFERRED: Final = f'"{NOT_INFERRED}":true'.encode()
 
 
 def read_index(path: str | PathLike[str]) -> list[IndexEntry]:
@@ -139,12 +138,6 @@ def entries_of(request: bytes, frame: Frame) -> list[IndexEntry]:
             builders.setdefault(trace_id, facts.SummaryBuilder(trace_id)).add((span,))
     size = len(request) // max(1, len(builders))
     return [entry_of(builder, frame, size) for builder in builders.values()]
-
-
-def lacks_inferred(row: IndexEntry) -> bool:
-    """Return True if the facts of a row lack those that only the messages show."""
-    # In a text, a quote has a backslash before it.
-    return _NOT_INFERRED in row.summary
 
 
 def summary_of_row(row: IndexEntry, worker: str) -> TrajectorySummary | None:

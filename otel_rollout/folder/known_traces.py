@@ -46,11 +46,6 @@ class KnownTrace:
     last_seen: float = 0.0
     memory: int = 0
 
-    @property
-    def has_place(self) -> bool:
-        """True if the training step is known."""
-        return self.step is not None or (self.summary is not None and self.summary.step is not None)
-
     def add_ids(self, ids: Iterable[bytes]) -> None:
         """Add the ids of new spans, among which each later one is looked up."""
         self.ids += b"".join(ids)

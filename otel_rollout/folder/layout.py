@@ -110,11 +110,6 @@ def index_path(path: Path) -> Path:
     return path.with_name(path.name.removesuffix(FRAMES) + INDEX)
 
 
-def running_path(folder: Path, worker: str) -> Path:
-    """Return a worker's file of running trajectories in a trace folder."""
-    return folder / OPEN / f"{worker}{RUNNING}"
-
-
 def worker_of(path: str | os.PathLike[str]) -> str:
     """Return the name of the worker that wrote a file of a trace folder or a spool."""
     name = os.path.basename(path)  # noqa: PTH119 - readers have strings, and many

@@ -65,9 +65,11 @@ class OtlpFile:
         self.position = 0
         """The number of bytes of the file that are read."""
         with _opened(path) as file:
-            self._encoding = _encoding_of(file)
-            has_frames = self._encoding == "zstd" and claimed_size(file.peek(_HEAD_BYTES)[:_HEAD_BYTES]) >= 0
-            stream = _data_of(file, self._encoding)
+            head = file.peek(_HEAD_BYTES)[:_HEAD_BYTES]
+            self.encoding = next((encoding for magic, encoding in MAGICS.items() if head.startswith(magic)), "")
+            """The compression of the file as a whole; empty for none."""
+            has_frames = self.encoding == "zstd" and claimed_size(head) >= 0
+            stream = _data_of(file, self.encoding)
             # As a trace folder has them, with a request in protobuf each.
             is_ours = has_frames and stream.peek(1).startswith(_FIELD_1)
             is_framed = _is_framed(stream.peek(_HEAD_BYTES))
@@ -75,11 +77,6 @@ class OtlpFile:
         if self.form == "lines" and not self._has_request():
             raise NoOtlpFileError(f"{path} has no OTLP, neither in JSON nor in protobuf")
         self.position = 0
-
-    @property
-    def is_compressed(self) -> bool:
-        """True if the file as a whole is."""
-        return self._encoding != ""
 
     def requests(self) -> Iterator[Frame]:
         """Yield the requests in their order, and what is none.
@@ -93,7 +90,7 @@ class OtlpFile:
                 yield each
             return
         with _opened(self.path) as file:
-            stream = _data_of(file, self._encoding)
+            stream = _data_of(file, self.encoding)
             for each in _json_of(stream) if self.form == "lines" else _framed(stream):
                 self.position = file.tell()
                 fault = getattr(stream.raw, "fault", None)
@@ -119,7 +116,7 @@ class OtlpFile:
         """Return all data of a compressed file; None if it is more than `max_bytes`."""
         parts, size = [], 0
         with _opened(self.path) as file:
-            stream = _data_of(file, self._encoding)
+            stream = _data_of(file, self.encoding)
             # `read(max_bytes)` would allocate as much, however small the data is.
             while part := stream.read(_READ_BYTES):
                 parts.append(part)
@@ -142,11 +139,6 @@ def request_in(body: bytes) -> tuple[bytes, bool]:
 
 def _opened(path: Path) -> io.BufferedReader:
     return io.BufferedReader(io.FileIO(open_to_read(path), closefd=True), _READ_BYTES)
-
-
-def _encoding_of(file: io.BufferedReader) -> str:
-    head = file.peek(_HEAD_BYTES)
-    return next((encoding for magic, encoding in MAGICS.items() if head.startswith(magic)), "")
 
 
 def _data_of(file: io.BufferedReader, encoding: str) -> io.BufferedReader[Any]:

@@ -21,8 +21,8 @@ from otel_rollout.facts.compact_spans import ERROR
 from otel_rollout.facts.shapes import SpanShape, shapes_of
 from otel_rollout.facts.summaries import merge_late, summarise_trajectory
 from otel_rollout.facts.table import TrajectorySummary
-from otel_rollout.folder.index import IndexEntry
-from otel_rollout.folder.index_reading import lacks_inferred, summary_of_row
+from otel_rollout.folder.index import NOT_INFERRED, IndexEntry
+from otel_rollout.folder.index_reading import summary_of_row
 from otel_rollout.folder.layout import bundle_start
 from otel_rollout.folder.selection import Selection
 from otel_rollout.folder.stored_file import LineCache, MovedError, Part, ReadProblem, StoredFile
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 _line_of: Final = attrgetter("trace_id", "checksum", "bytes", "spans", "start_time", "end_time")
 """Identifies a line; it comes twice if a file was copied, or a write repeated."""
 _TAGS: Final = ("step", "sample_index", "rollout_n", "validate", "experiment_name")
+_NOT_INFERRED: Final = f'"{NOT_INFERRED}":true'.encode()
 _ATTEMPTS: Final = 5
 _logger = logging.getLogger("otel_rollout")
 
@@ -354,7 +355,8 @@ class RecordedTrajectory:
     @property
     def lacks_inferred(self) -> bool:
         """True if its index lacks the facts that only the messages show."""
-        return any(lacks_inferred(row) for _, row in self.parts)
+        # In a text, a quote has a backslash before it.
+        return any(_NOT_INFERRED in row.summary for _, row in self.parts)
 
     @property
     def listed_summary(self) -> TrajectorySummary | None:

@@ -14,7 +14,7 @@ import orjson
 
 from otel_rollout import semconv
 from otel_rollout.files.file_modes import make_folder, open_private
-from otel_rollout.folder.layout import NEW, running_path
+from otel_rollout.folder.layout import NEW, OPEN, RUNNING
 from otel_rollout.folder.op_durations import MAX_CHARACTERS, OpDurations
 from otel_rollout.record import runtime
 from otel_rollout.record.open_trajectories import OpenTrajectory
@@ -33,7 +33,7 @@ class RunningFile:
     """
 
     def __init__(self, folder: Path, worker: str) -> None:
-        self.path = running_path(folder, worker)
+        self.path = folder / OPEN / f"{worker}{RUNNING}"
         self._folder = folder
         self._exists = False
 

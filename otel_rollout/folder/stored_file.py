@@ -159,7 +159,7 @@ class StoredFile:
         try:
             if (foreign := self._foreign) is None:
                 return self._frames(known)
-            if not foreign.is_compressed or self._data() is not None:
+            if not foreign.encoding or self._data() is not None:
                 return Reading([*self._entries(foreign.requests())])
             self._report("large compressed file for `otel-rollout import`", 0)
         except NoOtlpFileError:
@@ -203,7 +203,7 @@ class StoredFile:
         offset, length, checksum = row.offset, row.length, row.checksum
         if (foreign := self._foreign) is None:
             return read_frame(self._place, offset, length, checksum)
-        data = self._data() or b"" if foreign.is_compressed else None
+        data = self._data() or b"" if foreign.encoding else None
         body = read_range(self._place, offset, length) if data is None else data[offset : offset + length]
         request, is_json = request_in(body)
         if f"{crc32(request):08x}" != checksum:

@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from otel_rollout import semconv
-from otel_rollout.folder import OpDurations, RunningFile, running_path
+from otel_rollout.folder import OpDurations, RunningFile
 from otel_rollout.record import OpenOp, OpenTrajectory
 from tests.servers.browser import Browser
 from tests.trace_folder.recordings import write_folder
@@ -43,7 +43,7 @@ def write_open(
 
 def end_process(folder: Path) -> None:
     """Write the file as a process of this host left it that has ended."""
-    path = running_path(folder, WORKER)
+    path = RunningFile(folder, WORKER).path
     path.write_bytes(orjson.dumps({**orjson.loads(path.read_bytes()), "pid": NO_PROCESS}))
 
 
@@ -73,7 +73,7 @@ def test_run_and_step_lead_to_what_runs_and_to_what_a_crash_left(browser: Browse
         }
         looking.go("#/")
         page.locator(".running").get_by_text("3 left open").wait_for()
-        running_path(folder_with_ends, WORKER).unlink()
+        RunningFile(folder_with_ends, WORKER).path.unlink()
         page.locator(".running").wait_for(state="detached")
         assert looking.faults == []
 
