@@ -100,7 +100,8 @@ async def _serve(
         ended_by.append(number)
         server.should_exit = True
 
-    # uvicorn takes the signals while it serves, and raises them again at its end, which would kill the process.
+    # uvicorn takes the signals while it serves, and raises them again at its end, the first one last, which would kill
+    # the process.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
     await receiver.begin()
@@ -114,7 +115,7 @@ async def _serve(
             with suppress(asyncio.CancelledError):
                 await task
         await receiver.close()
-    return ended_by[0]
+    return ended_by[-1]
 
 
 async def _show_often(show: Callable[[], None]) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import socket
+from urllib.parse import SplitResult, urlsplit
 
 import otel_rollout
 from tests.receive.receiving import (
@@ -78,6 +80,24 @@ def test_interrupt(start) -> None:
     code, said = receiver.stop(signal.SIGINT)
     assert code == 130
     assert "Traceback" not in said
+
+
+def test_two_signals(start) -> None:
+    """A second signal ends the wait for a request; the first one decides the exit code."""
+    receiver = start()
+    url = urlsplit(receiver.url)
+    head = b"POST /v1/traces HTTP/1.1\r\nHost: h\r\nContent-Type: application/x-protobuf\r\nContent-Length: 9\r\n\r\n"
+    with socket.create_connection((url.hostname, url.port)) as waiting:
+        waiting.sendall(head)
+        assert receiver.send(make_trace(1)).status == 200
+        receiver.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: not _listens(url))
+        assert receiver.stop(signal.SIGINT)[0] == 0
+
+
+def _listens(url: SplitResult) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex((url.hostname, url.port)) == 0
 
 
 def test_two_receivers(start, tmp_path) -> None:
