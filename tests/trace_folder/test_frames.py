@@ -104,6 +104,17 @@ class TestScanning:
         with pytest.raises(UnreadableTraceError, match="another one"):
             read_frame(path, *frames[4][:2], frames[3].checksum)
 
+    def test_the_beginning_of_a_frame_at_the_end_is_cut_off(self, tmp_path):
+        """However little of it is there; behind a byte that is none of it, or before another frame, it is damaged."""
+        path = tmp_path / "torn.zst"
+        frame = frames.frame_of(b"one")
+        for size in range(1, len(frame)):
+            path.write_bytes(frame[:size])
+            assert [each.is_cut_off for each in scan_frames(path)] == [True], size
+        for damaged in (b"x" + frame[:-1], frame[:-1] + frame):
+            path.write_bytes(damaged)
+            assert not any(each.is_cut_off for each in scan_frames(path))
+
     @settings(max_examples=100)
     @given(st.binary(max_size=200))
     def test_any_bytes_are_scanned_to_their_end(self, tmp_path_factory, data):

@@ -356,17 +356,20 @@ def _before(function, act):
 class TestCopies:
     """The same lines in more than one place."""
 
-    def test_a_copied_file_adds_nothing(self, folder, problems):
-        """A trajectory that stands in two files word for word is one, and counted once."""
+    @pytest.mark.parametrize("above", [".", ".."])
+    def test_a_copied_file_adds_nothing(self, folder, problems, above):
+        """A trajectory that stands in two files word for word is one, and counted once, in its bundle or outside."""
         write_folder(folder, make_trajectory(1), make_trajectory(1, 1))
         path = data_file(folder, 1)
-        path.with_name(f"copy-{path.name}").write_bytes(path.read_bytes())
+        sizes = [each.size_bytes for each in read_trajectories(folder)]
+        (path.parent / above / f"copy-{path.name}").write_bytes(path.read_bytes())
         found = list(read_trajectories(folder, on_problem=problems.append))
+        assert [each.size_bytes for each in found] == sizes
         assert [(each.sample_index, each.span_count) for each in found] == [(0, 3), (1, 3)]
         assert not problems
 
     def test_links_lead_nowhere_twice(self, folder, problems):
-        """A folder or a file that a link leads to once more is not read again, and a circle ends."""
+        """A folder that a link leads to once more is not read again, a file's lines count once, and a circle ends."""
         write_folder(folder, make_trajectory(1), make_trajectory(2))
         (folder / "again").symlink_to(folder)
         (folder / "steps=000000-000099" / "up").symlink_to(folder.parent)
