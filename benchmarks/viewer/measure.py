@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.viewer.trajectories import NEEDLE
-from otel_rollout.catalog import Run
+from otel_rollout.catalog import Run, Search
 from otel_rollout.catalog.database import catalogs_folder
 
 MEGABYTE = 10**6
@@ -112,7 +112,7 @@ class _Asked:
 
     def search(self) -> tuple[float, float]:
         """Search all text of the run's first step."""
-        return _seconds(lambda: list(self.run.search(NEEDLE.upper(), step=1)))
+        return _seconds(lambda: list(Search(self.run.read(step=1), NEEDLE.upper())))
 
     def everything(self) -> tuple[float, float]:
         """Look at up to a dozen steps, and search one."""
