@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from itertools import zip_longest
 from operator import itemgetter
 from typing import Any, Final
@@ -73,11 +74,13 @@ def refresh(
     changed = connection.execute("SELECT step, validate FROM changed_steps").fetchall()
     if changed:
         add_functions(connection)
-        for columns, functions in ((1, _OF_COLUMN), (2, _OF_PAIRS)):
-            for name, of_rows in functions.items():
-                connection.create_aggregate(name, columns, aggregate(columns, of_rows, keeps_null=True))
+        for name, of_values in _OF_COLUMN.items():
+            connection.create_aggregate(name, 1, aggregate(1, of_values))
+        connection.create_aggregate("in_order", 2, aggregate(2, _in_order, keeps_null=True))
+        connection.create_aggregate("first_in_order", 2, aggregate(2, lambda placed: min(placed)[1]))
         connection.create_function("is_same_reward", 2, is_same_reward, deterministic=True)
-        connection.create_function("sum_at", 2, _sum_at, deterministic=True)
+        # Thousands of trajectories call the same tools as often.
+        connection.create_function("sum_at", 2, lru_cache(1024)(_sum_at), deterministic=True)
     for step, validate in changed:
         if selection.takes_step(step, validate=bool(validate)):
             connection.execute("BEGIN IMMEDIATE")
@@ -246,8 +249,8 @@ def _tool_counts(tools: Sequence[str]) -> str:
     return orjson.dumps(dict(sorted(sums.items(), key=lambda tool: (-tool[1][0], tool[0])))).decode()
 
 
-def _sum_at(tool_counts: str, at: int) -> int:
-    return sum_of(counts[at] for counts in orjson.loads(tool_counts).values())
+def _sum_at(tools: str, at: int) -> int:
+    return sum_of(counts[at] for counts in orjson.loads(tools).values())
 
 
 _OF_COLUMN: Final[Mapping[str, Callable[[list[Any]], Any]]] = {
@@ -258,7 +261,3 @@ _OF_COLUMN: Final[Mapping[str, Callable[[list[Any]], Any]]] = {
     "first_divergence": _first_divergence,
 }
 """Functions of the values of a column, which only figures need; questions have those in `sql`."""
-_OF_PAIRS: Final[Mapping[str, Callable[[list[Any]], Any]]] = {
-    "first_in_order": lambda values: min((each for each in values if each[1]), default=(0, ""))[1],
-    "in_order": _in_order,
-}

@@ -41,7 +41,7 @@ class GroupSummary:
     sample_index: int | str | None = figure("the prompt in the dataset", "min(sample_index)")
     prompt: str = figure(
         "the first line of the prompt, shortened",
-        "CASE WHEN sample_index IS NULL THEN '' ELSE first_in_order(place, prompt) END",
+        "CASE WHEN sample_index IS NULL THEN '' ELSE ifnull(first_in_order(place, nullif(prompt, '')), '') END",
     )
     trace_ids: tuple[str, ...] = figure("the trajectories", "in_order(place, trace_id)")
     rollout_ns: tuple[int | str | None, ...] = figure("their numbers", "in_order(place, rollout_n)")
@@ -70,6 +70,6 @@ class GroupSummary:
         "the first turn, from 1, that not all rollouts have alike; null if all are alike",
         "CASE WHEN sample_index IS NOT NULL THEN first_divergence(turn_hashes) END",
     )
-    tool_calls: int = figure("the sum of tool calls", "sum_at(tool_counts(tools), 0)", unit="calls")
-    tool_errors: int = figure("the sum of failed tool calls", "sum_at(tool_counts(tools), 1)", unit="calls")
+    tool_calls: int = figure("the sum of tool calls", "CAST(total(sum_at(tools, 0)) AS INTEGER)", unit="calls")
+    tool_errors: int = figure("the sum of failed tool calls", "CAST(total(sum_at(tools, 1)) AS INTEGER)", unit="calls")
     end_time: int = figure("the end of the last, since 1970", "max(end_time)", unit="ns")
