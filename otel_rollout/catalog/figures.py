@@ -99,7 +99,6 @@ def _refresh_step(connection: sqlite3.Connection, step: int | None, validate: bo
     Its runs are distinguished if two of them have a rollout of the same number of the same prompt. Processes that share
     no `OTEL_ROLLOUT_RUN_ID` have an id each: together they are one run.
     """
-    empty_step(connection, step, validate)
     of_step = step, validate
     for table in ("steps", "groups", "signals", "changed_steps"):
         connection.execute(f"DELETE FROM {table} WHERE {_OF_STEP}", of_step)
@@ -111,12 +110,6 @@ def _refresh_step(connection: sqlite3.Connection, step: int | None, validate: bo
         for insertion in (_GROUPS, _STEP):
             connection.execute(insertion, {**values, "is_sole": name not in apart})
     connection.execute("INSERT OR IGNORE INTO unjudged VALUES (1)")
-
-
-def empty_step(connection: sqlite3.Connection, step: int | None, validate: bool) -> None:
-    """Remove the rows of a step: it has changed. The caller commits."""
-    for table in ("kept_columns", "filled_steps"):
-        connection.execute(f"DELETE FROM {table} WHERE {_OF_STEP}", (step, validate))
 
 
 def judge_steps(connection: sqlite3.Connection, scales: Mapping[tuple[str | None, bool], Scale | None]) -> None:

@@ -105,7 +105,8 @@ def insert(connection: sqlite3.Connection, summaries: Iterable[TrajectorySummary
         connection.executemany(_INSERT, rows)
     steps = set(map(_step_of, rows))
     connection.executemany(MARK, steps)
-    connection.executemany("DELETE FROM processes WHERE step IS ? AND validate IS ?", steps)
+    for table in ("processes", "filled_steps"):
+        connection.executemany(f"DELETE FROM {table} WHERE step IS ? AND validate IS ?", steps)
 
 
 def delete(connection: sqlite3.Connection, trace_ids: Iterable[str]) -> None:

@@ -454,7 +454,7 @@ class Run:
             asked = understood(sql, has_regexp=has_regexp)
             if not all(_INFERRED.isdisjoint(asked.columns.get(table, ())) for table in ("trajectories", "steps")):
                 self.infer(step)
-            if not asked.columns.keys().isdisjoint({"steps", "groups", *OF_SPANS}):
+            if not asked.columns.keys().isdisjoint({"steps", "groups"}):
                 self._catalog.ask(lambda connection, _: refresh(connection))
             # All trajectories are looked at: a question may have a condition on other steps.
             keys = self._step_keys(step)
@@ -492,7 +492,6 @@ class Run:
         taken: list[Answered] = []
         unreadable: list[str] = []
         with self.one_look():
-            self._catalog.ask(lambda connection, _: refresh(connection))
             # One step at a time is kept for this.
             for key in self._step_keys(step):
                 of_step = partial(take_counted, key=key, table=table, columns=columns, take=take)

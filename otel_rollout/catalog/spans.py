@@ -11,7 +11,6 @@ from typing import Any, Final
 import orjson
 
 from otel_rollout.catalog.catalog import IN_STEP, Answered, Catalog, StepKey, selection_of
-from otel_rollout.catalog.figures import empty_step
 from otel_rollout.catalog.filling import Found
 from otel_rollout.catalog.query import MAX_SPAN_BYTES, QueryError
 from otel_rollout.catalog.span_columns import OF_SPANS, batches_of
@@ -23,6 +22,7 @@ from otel_rollout.text.plain_text import counted
 
 MAX_BYTES: Final = 2**28
 """The bound on the kept rows of all steps, compressed: beyond it the steps that were filled first are emptied."""
+_EMPTY: Final = "DELETE FROM filled_steps WHERE step IS ? AND validate = ?"
 MAX_SHAPES: Final = 65_536
 """The trajectories whose places on timelines are kept: some 60 MB."""
 
@@ -95,7 +95,7 @@ def fill_step(
         spared: The steps that are not emptied for it.
         max_bytes: The bound on what is kept of all steps; this step is kept whatever its size.
     """
-    empty_step(connection, *key)
+    connection.execute(_EMPTY, key)
     unreadable: list[str] = []
     for number, batch in enumerate(batches_of(trajectories, OF_SPANS, unreadable.append)):
         for table, columns in batch.items():
@@ -107,7 +107,7 @@ def fill_step(
     size = "SELECT total(length(data)) FROM kept_columns"
     for other in filled_steps(connection):
         if other not in {key, *spared} and connection.execute(size).fetchone()[0] > max_bytes:
-            empty_step(connection, *other)
+            connection.execute(_EMPTY, other)
 
 
 def show_rows(connection: sqlite3.Connection, keys: Sequence[StepKey], columns: Mapping[str, Collection[str]]) -> None:

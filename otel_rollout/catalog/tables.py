@@ -103,6 +103,7 @@ CREATE TRIGGER trajectory_went AFTER DELETE ON trajectories BEGIN
   INSERT INTO changed_steps SELECT old.step, old.validate
     WHERE NOT EXISTS (SELECT 1 FROM changed_steps c WHERE c.step IS old.step AND c.validate IS old.validate);
   DELETE FROM processes WHERE step IS old.step AND validate IS old.validate;
+  DELETE FROM filled_steps WHERE step IS old.step AND validate IS old.validate;
   DELETE FROM shapes WHERE trace_id = old.trace_id;
   DELETE FROM inferred WHERE trace_id = old.trace_id;
 END;
@@ -111,6 +112,9 @@ END;
 CREATE TABLE kept_columns (step INTEGER, validate INTEGER, name TEXT, batch INTEGER, data BLOB);
 CREATE INDEX kept_columns_by_name ON kept_columns (step, validate, name, batch);
 CREATE TABLE filled_steps (number INTEGER PRIMARY KEY, step INTEGER, validate INTEGER, unreadable TEXT);
+CREATE TRIGGER step_emptied AFTER DELETE ON filled_steps BEGIN
+  DELETE FROM kept_columns WHERE step IS old.step AND validate IS old.validate;
+END;
 CREATE TABLE inferred (trace_id TEXT PRIMARY KEY, is_known INTEGER);
 CREATE TABLE shapes (number INTEGER PRIMARY KEY, trace_id TEXT UNIQUE, shapes TEXT);
 """

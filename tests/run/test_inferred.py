@@ -116,6 +116,18 @@ class TestWhenAsked:
         assert len(read) == 2 * ROLLOUTS + 1
         assert [each.conversations for each in run.summaries(third)] == [2] * ROLLOUTS
 
+    def test_rows_of_spans_stay(self, folder, monkeypatch):
+        """Rows that are kept are not read again: what is inferred changes no span, but a late span does."""
+        Run([folder]).query("SELECT count(*) FROM spans", max_rows=9, seconds=10)
+        monkeypatch.delattr("otel_rollout.catalog.spans.fill_step")
+        assert Run([folder]).query("SELECT sum(subagents) FROM steps", max_rows=9, seconds=10).rows[0][0]
+        [(before,)] = Run([folder]).query("SELECT count(*) FROM spans", max_rows=9, seconds=10).rows
+        monkeypatch.undo()
+        late = {semconv.REWARD: 0.5}
+        write_folder(folder, [make_span("annotate", 50, trace_id_of(1, 0, 0), seconds=(20, 20), attributes=late)])
+        [(after,)] = Run([folder]).query("SELECT count(*) FROM spans", max_rows=9, seconds=10).rows
+        assert after == before + 1
+
     def test_what_changes_while_it_is_inferred(self, folder, monkeypatch):
         """Another reader lists a late reward while the messages are compared: they are compared again."""
         trace_id = trace_id_of(1, 0, 0)
