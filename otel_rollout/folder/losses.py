@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -12,7 +11,7 @@ from typing import NamedTuple
 import orjson
 
 from otel_rollout.counts import Loss
-from otel_rollout.files.file_modes import make_folder, open_private
+from otel_rollout.folder.append_file import AppendFile
 from otel_rollout.folder.layout import LOST
 from otel_rollout.folder.lines import read_lines, seal_of
 from otel_rollout.text.plain_text import counted
@@ -42,18 +41,17 @@ def append_losses(folder: Path, worker: str, run_id: str | None, losses: Mapping
         losses: The numbers of spans; a negative number takes back an earlier one.
 
     Raises:
-        OSError: The disk did not take them.
+        OSError: The disk did not take all of them, and has none of them.
     """
-    make_folder(folder)
     lines = []
     for loss, spans in losses.items():
         start = orjson.dumps({**loss._asdict(), "run_id": run_id, "spans": spans})[:-1]
         lines.append(start + seal_of(start))
-    descriptor = open_private(folder / f"{worker}{LOST}", os.O_WRONLY | os.O_APPEND)
+    file = AppendFile(folder / f"{worker}{LOST}")
     try:
-        os.write(descriptor, b"".join(lines))
+        file.append(lines)
     finally:
-        os.close(descriptor)
+        file.close()
 
 
 def read_losses(folders: Iterable[Path]) -> list[LostSpans]:

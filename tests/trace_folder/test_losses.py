@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -101,3 +102,12 @@ class TestLosses:
         assert [(each.loss, each.run_id, each.spans) for each in losses] == [(Loss("shutdown"), "run", 1)]
         assert describe_losses(losses) == "1 span of no step lost before this folder had them (shutdown 1)"
         assert describe_losses([]) == ""
+
+    def test_a_disk_that_takes_a_part_of_a_line(self, tmp_path, monkeypatch):
+        """The rest is written then: half a line would cost the next one as well."""
+        write, pwrite = os.write, os.pwrite
+        monkeypatch.setattr(os, "write", lambda descriptor, data: write(descriptor, data[:8]))
+        monkeypatch.setattr(os, "pwrite", lambda descriptor, data, offset: pwrite(descriptor, data[:8], offset))
+        for step in (1, 2):
+            append_losses(tmp_path, "host-1-0000", "run", {Loss("refused", step): 1})
+        assert [each.loss for each in read_losses([tmp_path])] == [Loss("refused", 1), Loss("refused", 2)]
