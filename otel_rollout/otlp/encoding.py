@@ -2,7 +2,7 @@
 
 The SDK's encoder passes each message to the next constructor, which copies it: a payload is copied at six levels, then
 serialized in one call that holds the GIL for milliseconds. Here the official classes hold a span without its
-attributes, which follow as bytes, mostly cached: a span of 2 KB takes a fifth of the SDK's time, of 50 KB a twelfth.
+attributes, which follow as bytes, mostly cached: a span of 2 KB takes a fifth of the SDK's time, of 50 KB a tenth.
 Protobuf parses concatenated fields as one message, and concatenated requests as one request.
 
 Spans keep their order: another group begins with each change of the resource or the scope.
