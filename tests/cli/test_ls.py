@@ -82,6 +82,12 @@ class TestSteps:
             ["none", "1", "0", "1.000", "0", "0"],
         ]
 
+    def test_redacted_secrets(self, tmp_path, capsys):
+        """If there are any, they have a column."""
+        write_folder(tmp_path, make_trajectory(1, **{semconv.REDACTED: 77}))
+        _, lines, _ = run(capsys, tmp_path)
+        assert ("redacted" in lines[0], "77" in lines[1]) == (True, True)
+
     def test_filters_apply(self, folder, capsys):
         """A step's row counts what the filters let through, and steps without any have none."""
         assert [(row["step"], row["trajectories"]) for row in rows(capsys, folder, "--reward", "0.5..")] == [

@@ -10,7 +10,7 @@ import pytest
 
 from otel_rollout.cli.main import main
 from otel_rollout.folder.folder_writer import FolderWriter
-from tests.trace_folder.recordings import make_trajectory, write_folder, write_lines
+from tests.trace_folder.recordings import make_trajectory, write_lines
 
 pytest.importorskip("rich")
 
@@ -100,22 +100,3 @@ class TestStats:
         """JSON needs no extra."""
         monkeypatch.setitem(sys.modules, "rich", None)
         assert count(capsys, folder)[0]["trajectories"] == 5
-
-
-class TestRedacted:
-    """The secrets that redaction replaced."""
-
-    def test_counts(self, tmp_path, capsys):
-        """`stats` and `ls` show how many secrets were replaced, from the roots' attribute."""
-        write_folder(
-            tmp_path / "traces",
-            *(make_trajectory(1, 0, rollout, **{"rollout.redacted": count}) for rollout, count in ((0, 3), (1, 4))),
-        )
-        folder = str(tmp_path / "traces")
-
-        assert main(["stats", folder, "--json"]) == 0
-        assert json.loads(capsys.readouterr().out)["redacted"] == 7
-        assert main(["ls", folder, "--step", "1", "--json"]) == 0
-        assert [json.loads(line)["redacted"] for line in capsys.readouterr().out.splitlines()] == [3, 4]
-        assert main(["ls", folder]) == 0
-        assert "redacted" in capsys.readouterr().out

@@ -68,7 +68,17 @@ def test_every_answer(seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[s
         assert {row["trace_id"] for row in rows} == {each.trace_id for each in told if each.step == step}
         for row in rows:
             made = by_id[row["trace_id"]]
-            for name in ("reward", "status", "turns", "output_tokens", "spans", "start_time", "end_time", "fate"):
+            for name in (
+                "reward",
+                "status",
+                "turns",
+                "output_tokens",
+                "spans",
+                "start_time",
+                "end_time",
+                "fate",
+                "redacted",
+            ):
                 assert row[name] == getattr(made, name), name
             assert row["tools"] == as_json(made.tools)
         for validate in (False, True):
