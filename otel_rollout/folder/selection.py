@@ -70,7 +70,10 @@ class Selection:
 
     def takes(self, row: IndexEntry) -> bool:
         """Return True if a trajectory of a step that `takes_step` matches, by its row of the index."""
-        return all(check(row) for check in self._checks)
+        for check in self._checks:  # noqa: SIM110 - all() takes twice as long
+            if not check(row):
+                return False
+        return True
 
 
 def _is_between(low: float | None, reward: float | None, high: float | None) -> bool:
