@@ -35,8 +35,6 @@ _ANY = (*_TAGS, "experiment_name", "status")
 _MADE = {
     **{name: f"trim({name}, '\"')" for name in _ANY},
     "status": f"coalesce(trim(status, '\"'), CASE WHEN has_root AND status_code = {ERROR} THEN 'error' END)",
-    "validate": "coalesce(validate, false)",
-    "has_root": "coalesce(has_root, false)",
     "stored_bytes": '"length"',
     "seconds": "(end_time - start_time) / 1e9",
     "worker": _WORKER,
@@ -120,11 +118,9 @@ def _sql_of(columns: Iterable[Column]) -> str:
 
 
 def _value_of(column: Column, facts: Mapping[str, str]) -> str:
-    name = column.name
-    if name not in facts:
-        return f'"{name}" // 1000' if column.unit == "ns" else f'"{name}"'
-    default = DEFAULTS[name]
+    name, default = column.name, DEFAULTS.get(column.name)
+    value = f'facts."{name}"' if name in facts else f'"{name}" // 1000' if column.unit == "ns" else f'"{name}"'
     if default is None:
-        return f'facts."{name}"'
+        return value
     text = {"{}": "'{}'", "()": "'[]'"}.get(str(default)) or (f"'{default}'" if isinstance(default, str) else default)
-    return f'coalesce(facts."{name}", {text})'
+    return f"coalesce({value}, {text})"

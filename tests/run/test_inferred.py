@@ -119,10 +119,10 @@ class TestWhenAsked:
     def test_rows_of_spans_stay(self, folder, monkeypatch):
         """Rows that are kept are not read again: what is inferred changes no span, but a late span does."""
         Run([folder]).query("SELECT count(*) FROM spans", max_rows=9, seconds=10)
-        monkeypatch.delattr("otel_rollout.catalog.spans.fill_step")
-        assert Run([folder]).query("SELECT sum(subagents) FROM steps", max_rows=9, seconds=10).rows[0][0]
-        [(before,)] = Run([folder]).query("SELECT count(*) FROM spans", max_rows=9, seconds=10).rows
-        monkeypatch.undo()
+        with monkeypatch.context() as patched:
+            patched.delattr("otel_rollout.catalog.spans.fill_step")
+            assert Run([folder]).query("SELECT sum(subagents) FROM steps", max_rows=9, seconds=10).rows[0][0]
+            [(before,)] = Run([folder]).query("SELECT count(*) FROM spans", max_rows=9, seconds=10).rows
         late = {semconv.REWARD: 0.5}
         write_folder(folder, [make_span("annotate", 50, trace_id_of(1, 0, 0), seconds=(20, 20), attributes=late)])
         [(after,)] = Run([folder]).query("SELECT count(*) FROM spans", max_rows=9, seconds=10).rows
