@@ -265,7 +265,8 @@ class StoredFile:
 
     def _is_frame(self, row: IndexEntry) -> bool:
         data = read_range(self._place, row.offset, row.length)
-        return data.startswith(MAGIC) and data[-CHECKSUM_BYTES:].hex() == row.checksum
+        is_whole = len(data) == row.length and data.startswith(MAGIC)
+        return is_whole and data[-CHECKSUM_BYTES:].hex() == row.checksum
 
     def _report(self, what: str, offset: int) -> None:
         self._on_problem(ReadProblem(what, self.file.path, offset))

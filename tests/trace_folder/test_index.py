@@ -9,7 +9,9 @@ import zlib
 from pathlib import Path
 
 import pytest
+import zstandard
 
+import otel_rollout
 from otel_rollout.facts import COLUMNS
 from otel_rollout.folder import (
     MAX_INDEX_LINE_BYTES,
@@ -70,6 +72,17 @@ class TestDamagedLine:
             assert tracemalloc.get_traced_memory()[1] < 8 * MAX_INDEX_LINE_BYTES
         finally:
             tracemalloc.stop()
+
+
+def test_a_frame_that_is_shorter_than_its_line_says(tmp_path):
+    """A file that was compressed anew is read from its frames: they have the checksums that the lines have."""
+    folder = write_folder(tmp_path / "traces", make_trajectory(payload=json.dumps([*range(1000)])))
+    [path] = folder.rglob("*.otlp.zst")
+    written = path.read_bytes()
+    path.write_bytes(zstandard.ZstdCompressor(22, write_checksum=True).compress(zstandard.decompress(written)))
+    assert path.stat().st_size < len(written)
+    [trajectory] = otel_rollout.read_trajectories(folder)
+    assert len(trajectory.spans) == 3
 
 
 class TestLayout:
