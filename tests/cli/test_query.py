@@ -186,6 +186,12 @@ class TestAnswers:
         assert main(["query", "SELECT name FROM spans", str(tmp_path / "secret"), "--json"]) == 0
         assert capsys.readouterr().err == ""
 
+    @pytest.mark.parametrize(("steps", "way"), [((), "name fewer steps"), (("--step", "1"), "otel-rollout export")])
+    def test_steps_above_the_limit(self, folder, capsys, monkeypatch, steps, way):
+        """A question that reads the spans of too many trajectories is refused, with a way to ask it."""
+        monkeypatch.setattr("otel_rollout.catalog.spans.MAX_SPAN_BYTES", 100)
+        assert way in refused(capsys, *steps, "SELECT count(*) FROM spans")
+
     def test_spans_are_read_for_the_question(self, folder, capsys):
         """Spans and messages are those of the steps that are asked for, also after others were read."""
         sql = "SELECT step, count(DISTINCT trace_id) AS number FROM spans GROUP BY step"

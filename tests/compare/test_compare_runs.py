@@ -89,6 +89,14 @@ class TestWorseRun:
         assert (part.is_paired, part.flip_p, part.gained, part.lost) == (False, None, (), ())
         assert figure(comparison, "reward").verdict == "worse"
 
+    def test_is_seen_with_huge_rewards(self):
+        """A fall is seen, also if no double holds the squares of the rewards."""
+        before, after = (
+            [replace(each, reward=factor * (each.reward or 0.0)) for each in made_run(seed, seed, None, 1000 * seed)]
+            for seed, factor in ((1, 1e300), (2, -1e300))
+        )
+        assert figure(compare_runs(side(before), side(after)), "reward").verdict == "worse"
+
     def test_that_falls_at_the_end_is_seen(self):
         """The last third of the steps has figures of its own."""
         fallen = [replace(each, reward=0.0) if each.step > 6 else each for each in made_run(1, 2)]

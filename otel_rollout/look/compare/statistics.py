@@ -83,11 +83,13 @@ def unpaired(before: Sequence[float], after: Sequence[float], least: int) -> Est
     if min(len(before), len(after)) < least:
         return None
     one, other = error_of_mean(before), error_of_mean(after)
-    both = one**4 / (len(before) - 1) + other**4 / (len(after) - 1)
-    # Welch and Satterthwaite; a whole number of degrees below it is safe.
-    freedom = (one**2 + other**2) ** 2 / both if both else math.inf
+    error = math.hypot(one, other)
+    freedom = math.inf
+    if error:
+        # Welch and Satterthwaite, of shares, whose powers don't overflow; a whole number of degrees below it is safe.
+        freedom = 1 / ((one / error) ** 4 / (len(before) - 1) + (other / error) ** 4 / (len(after) - 1))
     size = max(map(abs, (*before, *after)))
-    return _estimate(mean_of(after) - mean_of(before), math.hypot(one, other), freedom, size)
+    return _estimate(mean_of(after) - mean_of(before), error, freedom, size)
 
 
 def sign_test(more: int, fewer: int) -> float:
