@@ -89,19 +89,21 @@ def check_fields(span: bytes, most: int) -> None:
     Raises:
         ValueError: It has, or is no message, or has a group, which no OTLP has and protobuf's parser passes over.
     """
-    left = most
+    if _fields_left(span, (0, len(span)), _messages_of(Span.DESCRIPTOR), most, 0) < 0:
+        raise ValueError(f"a span of more than {most:,} values, which is the limit")
 
-    def count(start: int, end: int, messages: Mapping[int, _Counted], depth: int) -> None:
-        nonlocal left
-        for number, _, value, after in fields_of(span, start, end):
-            inner, weight = messages.get(number, (None, 1))
-            left -= weight
-            if left < 0:
-                raise ValueError(f"a span of more than {most:,} values, which is the limit")
-            if inner is not None and depth < _MAX_DEPTH:
-                count(value, after, _messages_of(inner), depth + 1)
 
-    count(0, len(span), _messages_of(Span.DESCRIPTOR), 0)
+def _fields_left(span: bytes, place: tuple[int, int], messages: Mapping[int, _Counted], left: int, depth: int) -> int:
+    """Return `left` less the number of fields of a message; a negative number once there are too many."""
+    # No function of a function: that would be a cycle, which keeps the span until the garbage collector runs.
+    for number, _, value, after in fields_of(span, *place):
+        inner, weight = messages.get(number, (None, 1))
+        left -= weight
+        if left < 0:
+            break
+        if inner is not None and depth < _MAX_DEPTH:
+            left = _fields_left(span, (value, after), _messages_of(inner), left, depth + 1)
+    return left
 
 
 def fields_of(data: bytes, place: int, end: int) -> Iterator[_Field]:
