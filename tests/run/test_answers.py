@@ -111,6 +111,6 @@ def test_every_answer(seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[s
         identity = ("step", "validate", "experiment_name", "run_id")
         own = [each for each in groups if [each[name] for name in identity] == [step[name] for name in identity]]
         assert page["groups"] == expected_of(own)
-        at = page["rollouts"]["columns"].index("trace_id")
-        shown = {row[at] for row in page["rollouts"]["rows"]}
+        at = page["columns"].index("trace_id")
+        shown = {row[at] for row in page["rows"]}
         assert shown == {trace_id for group in own for trace_id in group["trace_ids"]}

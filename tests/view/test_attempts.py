@@ -31,7 +31,7 @@ def test_each_step_is_there_once(tmp_path: Path) -> None:
         assert [(step["step"], step["attempt"]) for step in run["steps"]] == [(n, 1 + (n > 5)) for n in range(1, 11)]
         assert {step["run_id"] for step in run["steps"]} == {None}
         assert run["attempts"] == [NOTE]
-        assert len(viewer.get("step/7")["rollouts"]["rows"]) == ROLLOUTS
+        assert len(viewer.get("step/7")["rows"]) == ROLLOUTS
         assert len(viewer.get("step/7/timeline")["lanes"]) == ROLLOUTS
         assert [each["step"] for each in viewer.get("step/7/group?sample=0")["other_steps"]] == [*range(1, 7), 8, 9, 10]
         assert len(viewer.get("prompt?sample=0")["steps"]) == 10

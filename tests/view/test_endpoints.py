@@ -53,7 +53,7 @@ class TestStep:
         """A step's answer has its groups, and a row for each trajectory in the order of prompts."""
         step = viewer.get("step/1")
         assert [group["rewards"] for group in step["groups"]] == [[0.0, 1.0], [0.0, 1.0]]
-        rows = [dict(zip(step["rollouts"]["columns"], row, strict=True)) for row in step["rollouts"]["rows"]]
+        rows = [dict(zip(step["columns"], row, strict=True)) for row in step["rows"]]
         assert [(row["sample_index"], row["rollout_n"], row["reward"], row["tool_calls"]) for row in rows] == [
             (0, 0, 0.0, 1),
             (0, 1, 1.0, 1),
@@ -77,7 +77,7 @@ class TestStep:
     def test_validation_is_apart(self, view):
         """A step's validation is asked for by itself, and its training has none of it."""
         viewer = view(make_trajectory(1, 0, 0), make_trajectory(1, 0, 1, validate=True))
-        found = [viewer.get(path)["rollouts"]["rows"] for path in ("step/1", "step/1?validate=1")]
+        found = [viewer.get(path)["rows"] for path in ("step/1", "step/1?validate=1")]
         assert [[row[2] for row in rows] for rows in found] == [[0], [1]]
 
     @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ class TestFates:
         told = {semconv.ADVANTAGE: -0.707, semconv.FATE: "filtered", semconv.FATE_REASON: "reward is 0"}
         viewer = view(make_trajectory(1, 0, 0), make_trajectory(1, 0, 1, status="cancelled", **told))
         step = viewer.get("step/1")
-        rows = [dict(zip(step["rollouts"]["columns"], row, strict=True)) for row in step["rollouts"]["rows"]]
+        rows = [dict(zip(step["columns"], row, strict=True)) for row in step["rows"]]
         assert [(row["status"], row["advantage"], row["fate"]) for row in rows] == [
             ("completed", None, None),
             ("cancelled", -0.707, "filtered"),

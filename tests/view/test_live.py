@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import socket
 import threading
@@ -32,6 +33,19 @@ def versions(viewer: Viewer, known: str, seen: list[dict], stop: threading.Event
                 seen.append(json.loads(line.removeprefix("data: ")))
             if stop.is_set():
                 return
+
+
+def with_changes(before, answer):
+    """Return an answer whose lists are sent as changes of an earlier one's, as the pages do."""
+    lists = {}
+    for name, change in answer["changes"].items():
+        added = iter(change["added"])
+        lists[name] = [
+            item
+            for part in change["order"]
+            for item in (itertools.islice(added, part) if isinstance(part, int) else before[name][slice(*part)])
+        ]
+    return {**{name: value for name, value in answer.items() if name != "changes"}, **lists}
 
 
 class TestChanges:
@@ -70,7 +84,22 @@ class TestChanges:
             root, attributes = make_trajectory(1, 0, 0)[-1], {semconv.LATE: True, semconv.REWARD: 0.25}
             trace_id = root.context.trace_id
             writer.write([make_span("annotate", 99, trace_id, attributes=attributes)])
-            wait_for(lambda: viewer.get(f"{place}&known={before['mark']}").keys() == before.keys())
+            changed = wait_for(lambda: (now := viewer.get(f"{place}&known={before['mark']}")).get("changes") and now)
+            assert with_changes(before, changed) == viewer.get(place)
+        writer.close()
+
+    def test_of_a_growing_step_a_page_gets_the_new_rollouts(self, tmp_path):
+        """New rollouts come with their places among the earlier ones, which don't come again."""
+        writer = write_run(tmp_path, range(1, 3))
+        with Viewer(tmp_path) as viewer:
+            before = viewer.get("step/1")
+            writer.write(make_trajectory(1, 0, 9))
+            place = f"step/1?known={before['mark']}"
+            changed = wait_for(lambda: (now := viewer.get(place)).get("changes") and now)
+            assert [len(changed["changes"][name]["added"]) for name in ("groups", "rows")] == [1, 1]
+            assert with_changes(before, changed) == viewer.get("step/1") != before
+            # A mark that isn't known any more.
+            assert viewer.get("step/1?known=none") == viewer.get("step/1")
         writer.close()
 
     def test_a_page_with_another_version_is_told_at_once(self, viewer):
@@ -236,7 +265,7 @@ class TestFolders:
             run = viewer.run()
             assert [step["trajectories"] for step in run["steps"]] == [4, 3]
             assert run["problems"] == [f"1 torn frame skipped in {data}"]
-            assert len(viewer.get("step/2")["rollouts"]["rows"]) == 3
+            assert len(viewer.get("step/2")["rows"]) == 3
 
     def test_a_folder_that_can_t_be_read_is_an_error_in_words(self, tmp_path, monkeypatch):
         """Without permission each page says so, and the connection for changes stays."""

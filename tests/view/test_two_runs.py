@@ -50,7 +50,7 @@ def test_each_step_belongs_to_its_run(viewer: Viewer, folders: list[Path]) -> No
     assert of_run == {SHORT: [1, 2, 2], LONG: [1, 2, 3, 4]}
     assert run["run_folders"] == {SHORT: str(folders[0]), LONG: str(folders[1])}
     assert len(viewer.get(f"step/4?run={LONG}")["groups"]) == 1
-    assert len(viewer.get(f"step/4?run={LONG}")["rollouts"]["rows"]) == 2
+    assert len(viewer.get(f"step/4?run={LONG}")["rows"]) == 2
     assert viewer.client.get(f"/api/step/4?run={SHORT}").status_code == 404
 
 

@@ -21,3 +21,18 @@ test("an answer that still holds is kept, with the folders' new version", async 
   assert.deepEqual(await load("step/1", { before }), { version: "c", mark: "n", rows: [2] });
   assert.deepEqual(asked, ["api/step/1?run=r&known=m", "api/step/1?known=m"]);
 });
+
+test("an answer whose lists are sent as changes is that of the last one with them", async () => {
+  const before = { mark: "m", rows: [["a"], ["b"], ["c"]], groups: [1] };
+  const changes = {
+    rows: { order: [1, [0, 1], [2, 3], 2], added: [["x"], ["y"], ["z"]] },
+    groups: { order: [0], added: [] },
+  };
+  /** @type {any} */ (globalThis).window = {};
+  /** @type {any} */ (globalThis).fetch = async () => ({ ok: true, json: async () => ({ mark: "n", changes }) });
+  assert.deepEqual(await load("step/1", { before }), {
+    mark: "n",
+    rows: [["x"], ["a"], ["c"], ["y"], ["z"]],
+    groups: [],
+  });
+});

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from threading import Lock
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 from starlette.responses import Response
@@ -29,24 +29,81 @@ class AskedWrongError(Exception):
         self.status = status
 
 
+class Answer(NamedTuple):
+    """An answer as JSON.
+
+    Args:
+        rest: An object with its fields but for the lists.
+        lists: The items of each list.
+        size: The bytes of all.
+    """
+
+    rest: bytes
+    lists: dict[str, list[bytes]]
+    size: int
+
+    @classmethod
+    def of(cls, fields: Mapping[str, Any]) -> Answer:
+        """Return an answer of fields, of which one at least is no list."""
+        lists = {name: list(map(json_bytes, value)) for name, value in fields.items() if isinstance(value, list)}
+        rest = json_bytes({name: value for name, value in fields.items() if name not in lists})
+        return cls(rest, lists, len(rest) + sum(len(item) for items in lists.values() for item in items))
+
+    def whole(self) -> bytes:
+        """Return all of it."""
+        return self._with(b'"%b":[%b]' % (name.encode(), b",".join(items)) for name, items in self.lists.items())
+
+    def since(self, before: Answer) -> bytes:
+        """Return the answer for a page with an earlier one: `changes` has the order and the new items of each list.
+
+        The order is of places: a begin and an end among the earlier items, or a number of new ones.
+        """
+        changes = (
+            b'"%b":%b' % (name.encode(), _changes(before.lists.get(name, []), items))
+            for name, items in self.lists.items()
+        )
+        return self._with([b'"changes":{%b}' % b",".join(changes)])
+
+    def _with(self, fields: Iterable[bytes]) -> bytes:
+        return b"%b}" % b",".join((self.rest[:-1], *fields))
+
+
+def _changes(before: Sequence[bytes], after: Sequence[bytes]) -> bytes:
+    places = {item: place for place, item in enumerate(before)}
+    order: list[Any] = [0]
+    added = []
+    for item in after:
+        place, last = places.get(item), order[-1]
+        if place is None:
+            added.append(item)
+            order[-1:] = [last + 1] if isinstance(last, int) else [last, 1]
+        elif isinstance(last, list) and last[1] == place:
+            last[1] += 1
+        else:
+            order.append([place, place + 1])
+    return b'{"order":%b,"added":[%b]}' % (orjson.dumps(order), b",".join(added))
+
+
 class KeptAnswers:
-    """The latest answers as JSON, in a bounded number of bytes. Thread-safe."""
+    """The latest answers, in a bounded number of bytes. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._kept: OrderedDict[tuple[str, str], bytes] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, str], Answer] = OrderedDict()
 
-    def content(self, key: tuple[str, str], make: Callable[[], bytes]) -> bytes:
-        """Return the answer that is kept for a key; without one, make it."""
+    def get(self, key: tuple[str, str]) -> Answer | None:
+        """Return the answer that is kept for a key."""
         with self._lock:
-            content = self._kept.pop(key, None)
-        if content is None:
-            content = make()
+            return self._kept.get(key)
+
+    def keep(self, key: tuple[str, str], answer: Answer) -> Answer:
+        """Keep an answer, and return it."""
         with self._lock:
-            self._kept[key] = content
-            while sum(map(len, self._kept.values())) > MAX_KEPT_BYTES:
+            self._kept.pop(key, None)
+            self._kept[key] = answer
+            while sum(each.size for each in self._kept.values()) > MAX_KEPT_BYTES:
                 self._kept.popitem(last=False)
-        return content
+        return answer
 
 
 def json_bytes(value: Any) -> bytes:

@@ -20,7 +20,7 @@ from starlette.staticfiles import StaticFiles
 from otel_rollout.errors import NoTracesError, RolloutTraceError
 from otel_rollout.look.view import run_state
 from otel_rollout.look.view.access import Access
-from otel_rollout.look.view.answers import AskedWrongError, KeptAnswers, error_answer, json_bytes
+from otel_rollout.look.view.answers import Answer, AskedWrongError, KeptAnswers, error_answer, json_bytes
 from otel_rollout.look.view.endpoints import Endpoints, Parameters
 from otel_rollout.look.view.run_state import RunState
 from otel_rollout.look.view.searching import searching
@@ -85,16 +85,23 @@ def _answering(
         kept: Keeps the answers that have a mark.
         answer: Makes the answer.
         mark_of: Returns the mark of an answer, which is the same as long as the answer is; None if it has none. A page
-            that has this answer already gets only the version of the folders.
+            that has this answer already gets only the version of the folders, and one with an earlier answer that is
+            kept only what has changed since.
     """
 
     def content_of(path: Parameters, query: Mapping[str, str], place: str) -> bytes:
         if mark_of is None:
             return json_bytes(answer(path, query))
         mark = mark_of(path, query)
-        if query.get("known") == mark:
+        known = query.get("known", "")
+        if known == mark:
             return json_bytes({"version": state.version(), "mark": mark})
-        return kept.content((place, mark), lambda: json_bytes({**answer(path, query), "mark": mark}))
+        now = kept.get((place, mark))
+        if now is None:
+            now = Answer.of({**answer(path, query), "mark": mark})
+        before = kept.get((place, known))
+        kept.keep((place, mark), now)
+        return now.whole() if before is None else now.since(before)
 
     def answer_as_json(request: Request) -> Response:
         try:

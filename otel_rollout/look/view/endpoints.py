@@ -90,7 +90,8 @@ class Endpoints:
             "version": version,
             "summary": _shown(step),
             "groups": self._run.groups(step),
-            "rollouts": {"columns": COLUMNS, "rows": list(map(_row, self._run.facts(step, _FACTS)))},
+            "columns": COLUMNS,
+            "rows": list(map(_row, self._run.facts(step, _FACTS))),
         }
 
     def group(self, path: Parameters, query: Parameters) -> dict[str, Any]:

@@ -94,7 +94,26 @@ export async function load(path, { signal, before } = {}) {
   if (isExported()) return loadExported(path);
   const known = before?.mark ? `${path.includes("?") ? "&" : "?"}known=${before.mark}` : "";
   const answer = await (await request(path + known, signal)).json();
-  return known && answer.mark === before.mark ? Object.assign(before, { version: answer.version }) : answer;
+  if (known && answer.mark === before.mark) return Object.assign(before, { version: answer.version });
+  return answer.changes ? withChanges(before, answer) : answer;
+}
+
+/**
+ * Return an answer whose lists are sent as changes of the last one's.
+ *
+ * @param {any} before
+ * @param {{changes: Record<string, {order: (number | [number, number])[], added: any[]}>}} answer `order`: the begin and
+ *   the end of items of the list before, or a number of those added
+ */
+function withChanges(before, { changes, ...rest }) {
+  const lists = Object.entries(changes).map(([name, { order, added }]) => {
+    let next = 0;
+    const items = order.flatMap((part) =>
+      Array.isArray(part) ? before[name].slice(...part) : added.slice(next, (next += part)),
+    );
+    return [name, items];
+  });
+  return { ...rest, ...Object.fromEntries(lists) };
 }
 
 /**

@@ -5,7 +5,7 @@
 /**
  * Return the trajectories of a step; the server sends their values without names.
  *
- * @param {StepAnswer["rollouts"]} table
+ * @param {Pick<StepAnswer, "columns" | "rows">} table
  * @returns {Rollout[]}
  */
 export function rolloutsOf({ columns, rows }) {

@@ -290,7 +290,8 @@ export interface StepAnswer {
   version: string;
   summary: StepSummary;
   groups: GroupSummary[];
-  rollouts: { columns: string[]; rows: unknown[][] };
+  columns: string[];
+  rows: unknown[][];
 }
 
 export interface GroupAnswer {

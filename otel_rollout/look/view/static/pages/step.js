@@ -33,7 +33,7 @@ import { useMemo } from "../vendor/preact_hooks.js";
 export function StepPage({ route }) {
   const { run } = useSurroundings();
   const { data, error } = useData(paths.step(route.step ?? "none", route));
-  const rollouts = useMemo(() => (data ? rolloutsOf(data.rollouts) : []), [data]);
+  const rollouts = useMemo(() => (data ? rolloutsOf(data) : []), [data]);
   if (!data)
     return error ? html`<${ErrorState} error=${error} />` : html`<${LoadingState}>Reading the step …</${LoadingState}>`;
   const step = /** @type {StepSummary} */ (data.summary);
